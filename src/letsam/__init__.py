@@ -1,0 +1,1 @@
+"""Sharpness-aware training without a radius to tune."""
