@@ -1,0 +1,174 @@
+"""Closures: what one pass is. Micro-batches, autocast, loss scaling and sample selection live here.
+
+A closure follows torch's contract: clear the gradients, forward, backward, return the loss. Any function that does so
+will do; `closure` builds one from a model, a loss and a batch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+
+from .checks import within
+
+Batch = Any
+
+
+class Closure:
+    """One batch through one model; made by `letsam.closure`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., Tensor] | None,
+        batch: Batch,
+        *,
+        micro_batches: int = 1,
+        autocast: torch.dtype | None = None,
+        scaler: GradScaler | None = None,
+    ) -> None:
+        if not isinstance(batch, tuple | list | Mapping):
+            raise TypeError(f"batch is a {type(batch).__name__}; give (inputs, targets) or a dict of tensors")
+        if loss_fn is None and not isinstance(batch, Mapping):
+            raise TypeError("loss_fn is None; that needs a dict batch and a model whose output has a loss")
+        within("micro_batches", micro_batches, 1, float("inf"))
+        self.model, self.loss_fn, self.batch = model, loss_fn, batch
+        self.micro_batches, self.autocast, self.scaler = micro_batches, autocast, scaler
+        self.losses: Tensor | None = None
+        """Losses of the samples in the last pass, if the loss function returns them (reduction="none")."""
+
+    def __call__(self) -> Tensor:
+        """Clear the gradients, forward and backward over all micro-batches, return the mean loss."""
+        loss, self.losses = self._accumulate(self.batch)
+        return loss
+
+    def hardest(self, share: float) -> Tensor:
+        """ESAM's data part: a pass over the samples whose loss rose most since the last whole pass.
+
+        One forward pass for the losses, then a forward and backward pass of the chosen ones alone; at least one.
+        """
+        if self.losses is None:
+            raise TypeError("keep < 1 needs per-sample losses: give letsam.closure a loss with reduction='none'")
+        before = self.losses
+        with torch.no_grad():
+            after = torch.cat([self._loss(part) for part in self._parts(self.batch)])
+        chosen = (after - before).topk(max(1, round(share * len(after)))).indices
+        return self._accumulate(_map(self.batch, lambda x: x[chosen.to(x.device)]))[0]
+
+    def hessian_product(self, params: list[Tensor], vectors: list[Tensor]) -> list[Tensor]:
+        """∇²L·vector at the present weights, by double backward; `.grad` is left alone."""
+        total = [torch.zeros_like(v) for v in vectors]
+        for part, weight in self._weighted(self.batch):
+            with torch.enable_grad():
+                gradients = torch.autograd.grad(
+                    self._loss(part).mean(), params, create_graph=True, materialize_grads=True
+                )
+                inner = sum(((g * v).sum() for g, v in zip(gradients, vectors, strict=True)), torch.zeros(()))
+            products = torch.autograd.grad(inner, params, materialize_grads=True)
+            torch._foreach_add_(total, list(products), alpha=weight)
+        return total
+
+    def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        for p in self.model.parameters():
+            p.grad = None
+        total, losses = [], []
+        for part, weight in self._weighted(batch):
+            with torch.enable_grad():
+                loss = self._loss(part)
+                mean = loss.mean() * weight
+                (mean if self.scaler is None else self.scaler.scale(mean)).backward()
+            total.append(mean.detach())
+            losses.append(loss.detach())
+        if self.scaler is not None:
+            self._unscale(total[0].device)
+        per_sample = torch.cat(losses) if losses[0].ndim == 1 else None
+        return torch.stack(total).sum(), per_sample
+
+    def _unscale(self, device: torch.device) -> None:
+        # scale(1) is the scale itself, on the device: no private attribute, no wait.
+        assert self.scaler is not None
+        inverse = self.scaler.scale(torch.ones((), device=device)).double().reciprocal().float()
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, inverse)
+
+    def _loss(self, batch: Batch) -> Tensor:
+        with self._context():
+            if isinstance(batch, Mapping):
+                output = self.model(**batch)
+                loss = output.loss if self.loss_fn is None else self.loss_fn(output, batch)
+            else:
+                *inputs, target = batch
+                assert self.loss_fn is not None
+                loss = self.loss_fn(self.model(*inputs), target)
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"the loss function returned {type(loss).__name__}; it has to return a tensor")
+        return loss
+
+    def _context(self) -> AbstractContextManager[Any]:
+        if self.autocast is None:
+            return nullcontext()
+        device = next(self.model.parameters()).device.type
+        return torch.autocast(device, dtype=self.autocast)
+
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
+        n = _length(batch)
+        for indices in torch.arange(n).chunk(min(self.micro_batches, n)):
+            first, last = int(indices[0]), int(indices[-1]) + 1
+            yield batch if last - first == n else _map(batch, operator.itemgetter(slice(first, last)))
+
+    def _weighted(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
+        n = _length(batch)
+        for part in self._parts(batch):
+            yield part, _length(part) / n
+
+
+def closure(
+    model: nn.Module,
+    loss_fn: Callable[..., Tensor] | None,
+    batch: Batch,
+    *,
+    micro_batches: int = 1,
+    autocast: torch.dtype | None = None,
+    scaler: GradScaler | None = None,
+) -> Closure:
+    """A closure over one batch.
+
+    batch is (inputs, …, targets), and the loss loss_fn(model(inputs, …), targets); or a dict, and the loss
+    loss_fn(model(**batch), batch), or model(**batch).loss without a loss_fn. loss_fn may return one loss (a mean) or
+    the losses of the samples. micro_batches splits the batch and adds the gradients up, to that of the whole batch's
+    mean. autocast is a dtype. With a scaler the loss is scaled for the backward pass and the gradients are unscaled at
+    once; call scaler.update() after opt.step().
+    """
+    return Closure(model, loss_fn, batch, micro_batches=micro_batches, autocast=autocast, scaler=scaler)
+
+
+class ScalerFeedback:
+    """Tells a GradScaler whether a step was finite, through its public face: a probe parameter's gradient."""
+
+    def __init__(self) -> None:
+        self._probe: torch.optim.SGD | None = None
+
+    def report(self, scaler: GradScaler, finite: Tensor) -> None:
+        """What scaler.unscale_ would have found; scaler.update() then grows the scale or backs off."""
+        if self._probe is None:
+            self._probe = torch.optim.SGD([nn.Parameter(torch.zeros((), device=finite.device))], lr=0.0)
+        probe = self._probe.param_groups[0]["params"][0]
+        probe.grad = torch.where(finite, 0.0, torch.inf)
+        scaler.unscale_(self._probe)
+
+
+def _length(batch: Batch) -> int:
+    values = batch.values() if isinstance(batch, Mapping) else batch
+    return len(next(x for x in values if isinstance(x, Tensor)))
+
+
+def _map(batch: Batch, f: Callable[[Tensor], Tensor]) -> Batch:
+    if isinstance(batch, Mapping):
+        return {k: f(x) if isinstance(x, Tensor) else x for k, x in batch.items()}
+    return tuple(f(x) if isinstance(x, Tensor) else x for x in batch)

@@ -1,0 +1,131 @@
+"""Which gradient the base optimizer gets, from the clean gradient g and the perturbed one ĝ.
+
+A combiner writes into the list that `.grad` holds: ĝ on perturbed steps, g on the others. Products and norms run
+over all parameters at once, never tensor by tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from .checks import within
+from .tensors import Space, Tensors, add_, ratio, scale_, scaled, subtract_projection_
+
+Recall = Callable[[str], Tensors | None]
+
+
+class Combiner(Protocol):
+    """Makes the gradient of the step."""
+
+    needs_clean: bool
+    """Whether g has to survive the perturbed pass (one more parameter copy)."""
+    memories: tuple[str, ...]
+    """Names of what it remembers from step to step."""
+
+    @property
+    def slope(self) -> float:
+        """The derivative of the combined gradient in ĝ, as the learned radius sees it."""
+
+    def wants_perturbation(self, recall: Recall) -> bool:
+        """Whether this step must be perturbed whatever the policy says."""
+
+    def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
+        """Combine into g_hat; returns what to find again at the next step."""
+
+    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
+        """Combine into g on a step without a perturbed pass."""
+
+
+class _Plain:
+    needs_clean = False
+    memories: tuple[str, ...] = ()
+    slope = 1.0
+
+    def wants_perturbation(self, recall: Recall) -> bool:
+        return False
+
+    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Perturbed(_Plain):
+    """SAM: ĝ itself."""
+
+    def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
+        """Nothing to do."""
+        return {}
+
+
+@dataclass(frozen=True)
+class SurrogateGap(_Plain):
+    """GSAM: ĝ − α·g⊥, where g⊥ is the part of g orthogonal to ĝ."""
+
+    alpha: float = 0.4
+
+    needs_clean = True
+
+    def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
+        """ĝ ← ĝ − α(g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ)."""
+        assert g is not None
+        g_perp = [x.clone() for x in g]
+        subtract_projection_(g_perp, g_hat, ratio(space.dot(g, g_hat), space.dot(g_hat, g_hat)))
+        add_(g_hat, g_perp, -self.alpha)
+        return {}
+
+
+@dataclass(frozen=True)
+class Mix(_Plain):
+    """Gradient-norm penalty: (1−α)·g + α·ĝ; α = 1 is SAM."""
+
+    alpha: float = 0.8
+
+    needs_clean = True
+
+    def __post_init__(self) -> None:
+        within("alpha", self.alpha, 0, 1)
+
+    @property
+    def slope(self) -> float:  # type: ignore[override]
+        """α."""
+        return self.alpha
+
+    def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
+        """ĝ ← αĝ + (1−α)g."""
+        assert g is not None
+        scale_(g_hat, self.alpha)
+        add_(g_hat, g, 1 - self.alpha)
+        return {}
+
+
+@dataclass(frozen=True)
+class Reuse(_Plain):
+    """LookSAM: between perturbed steps, reuse g_v, the part of the last ĝ orthogonal to its g.
+
+    Perturbed step: ĝ, and g_v = ĝ − (⟨g,ĝ⟩/‖g‖²)g is kept. Other steps: g + α·(‖g‖/‖g_v‖)·g_v. While there is
+    no g_v, a perturbed step is forced.
+    """
+
+    alpha: float = 0.7
+
+    needs_clean = True
+    memories = ("g_v",)
+
+    def wants_perturbation(self, recall: Recall) -> bool:
+        """While there is no g_v."""
+        return recall("g_v") is None
+
+    def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
+        """Keeps g_v."""
+        assert g is not None
+        g_v = [x.clone() for x in g_hat]
+        subtract_projection_(g_v, g, ratio(space.dot(g, g_hat), space.dot(g, g)))
+        return {"g_v": g_v}
+
+    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
+        """G ← g + α(‖g‖/‖g_v‖)g_v."""
+        g_v = recall("g_v")
+        assert g_v is not None
+        add_(g, scaled(g_v, self.alpha * ratio(space.norm(g), space.norm(g_v))))

@@ -1,0 +1,1 @@
+"""The main job: train several methods on one task, record everything, say which won."""

@@ -1,0 +1,1 @@
+"""Data sets, each as tensors in memory with a deterministic split."""

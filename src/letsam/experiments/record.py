@@ -1,0 +1,141 @@
+"""Files of a run folder: atomic writes, metrics, checkpoints, the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write all or nothing: a temporary file beside it, flushed to the disk, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Readable, valid JSON: a number that is not finite becomes null."""
+    write(path, json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """One JSON object a line."""
+    write(path, "".join(json.dumps(finite(row), allow_nan=False) + "\n" for row in rows))
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, or ValueError with one line."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({type(error).__name__})") from None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a metrics file; none if it is missing or damaged."""
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return []
+
+
+def finite(data: Any) -> Any:
+    """The same data with None for every number that JSON cannot hold."""
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """Tensors and plain values, atomically, behind their sha256."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    packed = buffer.getvalue()
+    write(path, hashlib.sha256(packed).digest() + packed)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """What `save_checkpoint` wrote; ValueError if the file is damaged. Runs no code from the file."""
+    import torch
+
+    raw = path.read_bytes()
+    if hashlib.sha256(raw[32:]).digest() != raw[:32]:
+        raise ValueError(f"checkpoint {path.name} is damaged")
+    content = torch.load(io.BytesIO(raw[32:]), map_location="cpu", weights_only=True)
+    assert isinstance(content, dict)
+    return content
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware; nothing that names the user, the machine or a folder."""
+    import torch
+
+    packages = ("letsam", "torch", "numpy")
+    return {
+        "python": platform.python_version(),
+        **{package: _version(package) for package in packages},
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory(),
+        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "revision": _revision(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _memory() -> float | None:
+    if sys.platform == "win32":
+        return None
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+
+
+def _revision() -> str | None:
+    """The git revision of this package, if it is tracked in a checkout; '+' marks local changes."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # a virtual environment inside a checkout is not it
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "..") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,298 @@
+"""SharpnessAware: one optimizer, four axes. The file to read.
+
+    g = ∇L(θ_t)                            the clean pass
+    if policy(g):
+        v = perturbation(g);  ε = ρ·v      ρ from the radius
+        ĝ = ∇L(θ_t + ε)                    the perturbed pass; then θ_t comes back, bit for bit
+        d = combiner(g, ĝ)
+    else:
+        d = combiner(g)
+    θ_{t+1} = base(θ_t, d)
+    ρ ← radius(L_tr, L_vl at θ_{t+1})      if it is learned
+
+A named method is a choice of the four axes (methods.py); the mathematics in float64 is in reference.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from . import policies
+from .checks import within
+from .closures import Closure, ScalerFeedback
+from .combiners import Combiner, Perturbed
+from .last import StepReport
+from .passes import BatchStatistics, RandomState, Ranks, run_pass, untouched_rng
+from .perturbations import L2, Perturbation, Where, filter_dimensions
+from .radius import ConstantRadius, LearnedRadius, Radius
+from .radius.learned import Response
+from .radius.step import LowerStep
+from .state import Memory, fresh_scalars
+from .tensors import Space, Tensors, add_, chosen, copy_, scaled
+from .wrapper import Wrapper
+
+Pass = Callable[[], Any]
+UpperLevel = tuple[LearnedRadius, Space, Response]
+
+
+class SharpnessAware(Wrapper):
+    """Sharpness-aware steps around any torch optimizer.
+
+    `base` keeps the state, the groups and the learning rate; schedulers may be put on either. `model` lets the
+    optimizer guard BatchNorm statistics and find convolution filters; closures of `letsam.closure` bring it along.
+    keep < 1 runs the perturbed pass on the share of samples whose loss rose most (ESAM). replay_rng draws the same
+    dropout masks in both passes. A group may carry its own `rho`. process_group: the ranks that train together, where
+    the model is neither DistributedDataParallel nor FSDP2.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        *,
+        model: nn.Module | None = None,
+        perturbation: Perturbation | None = None,
+        policy: policies.Policy | None = None,
+        combiner: Combiner | None = None,
+        radius: Radius | float | None = None,
+        keep: float = 1.0,
+        replay_rng: bool = False,
+        process_group: dist.ProcessGroup | None = None,
+    ) -> None:
+        if not isinstance(base, Optimizer):
+            raise TypeError(
+                f"base is a {type(base).__name__}; give a torch.optim optimizer such as SGD(params, lr=0.1)"
+            )
+        if isinstance(base, SharpnessAware):
+            raise TypeError("base is sharpness-aware already; give the optimizer inside it, base.base")
+        within("keep", keep, 0, 1)
+        self.base, self.model = base, model
+        self.perturbation = perturbation or L2()
+        self.policy = policy or policies.Always()
+        self.combiner = combiner or Perturbed()
+        self.radius = ConstantRadius(radius) if isinstance(radius, int | float) else radius or ConstantRadius()
+        self.keep, self.replay_rng, self.process_group = keep, replay_rng, process_group
+        fresh_scalars(base, self.radius, self.policy)
+        self._start()
+
+    def _start(self) -> None:
+        """Everything that lives no longer than a step, and is never saved."""
+        self.last = StepReport()
+        self._memory = Memory(self.base)
+        self._feedback = ScalerFeedback()
+        self._backup: Tensors = []
+        self._finite: Tensor | None = None
+        self._upper: UpperLevel | None = None
+        self._look_at(self.model)
+        super()._start()
+
+    # ------------------------------------------------------------------------------------------ the three verbs
+
+    @torch.no_grad()
+    def step(self, closure: Pass | None = None, val_closure: Pass | None = None) -> Any:
+        """One whole step; returns the loss of the clean pass. Without a closure, steps the base on `.grad`."""
+        if closure is None:
+            result = self.base.step()
+            self._memory.materialise((*self.perturbation.memories, *self.combiner.memories))
+            return result
+        if val_closure is None and self._learning is not None:
+            raise ValueError("a learned radius needs validation batches: call step(closure, val_closure=…)")
+        loss = self.backward(closure)
+        self._step_base()
+        if val_closure is not None:
+            self.learn(closure, val_closure)
+        if isinstance(closure, Closure) and closure.scaler is not None:
+            assert self._finite is not None
+            self._feedback.report(closure.scaler, self._finite)
+        return loss
+
+    @torch.no_grad()
+    def backward(self, closure: Pass) -> Tensor:
+        """Leave the sharpness-aware gradient in `.grad`, the weights as they were; returns the clean loss."""
+        self._check(closure)
+        self._forget_step()
+        self.last = StepReport()
+        scalars, t = self._scalars, self._scalars["sam_step"]
+        with self._guarded(closure) as statistics:
+            rng = RandomState(self._device)
+            loss = self._pass(closure)
+            space = Space([p for p in self._params if p.grad is not None])
+            norm = space.norm(space.gradients())
+            finite = self._ranks.all(loss.isfinite() & norm.isfinite())
+            statistics.accept(finite)
+
+            self.radius.set(t, norm, self.base.param_groups)
+            self.last.tell(loss=loss, grad_norm=norm, radius=scalars["sam_rho"])
+            at = Where(t, space, space.theta, self._filters(space), self._memory.recall(space))
+            if self.policy.decide(t, norm, finite, scalars) or self.combiner.wants_perturbation(at.recall):
+                finite = self._perturbed(closure, at, finite, rng, statistics)
+                scalars["sam_perturbed"] += 1
+            else:
+                self.combiner.plain(space, space.gradients(), at.recall)
+        scalars["sam_step"] += 1
+        scalars["sam_skipped"] = scalars["sam_skipped"] + ~finite
+        self._finite = finite
+        self.last.tell(skipped=~finite)
+        return loss
+
+    @torch.no_grad()
+    def learn(self, closure: Pass, val_closure: Pass) -> None:
+        """Update a learned radius from the losses at the new weights; `.grad` is empty afterwards.
+
+        Does nothing if the last step was not perturbed, or not one of every k-th.
+        """
+        if self._upper is None or self._finite is None:
+            return
+        (radius, space, response), self._upper = self._upper, None
+        finite = self._finite
+
+        def gradient(of: Pass) -> tuple[Tensor, Tensors]:
+            nonlocal finite
+            loss = self._pass(of)
+            finite = self._ranks.all(finite & loss.isfinite())
+            return self._ranks.mean(loss.double()), space.take_gradients()
+
+        with self._guarded(closure) as statistics, untouched_rng(self._device):
+            signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
+            statistics.restore()
+        self._finite = finite & signal["hyper_gradient"].isfinite()
+        radius.update(signal, self._finite, self._scalars)
+        self.last.tell(radius=self._scalars["sam_rho"], **signal)
+
+    # -------------------------------------------------------------------------------------------- inside a step
+
+    def _perturbed(
+        self, closure: Pass, at: Where, finite: Tensor, rng: RandomState, statistics: BatchStatistics
+    ) -> Tensor:
+        """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
+        space, theta, learning = at.space, at.space.theta, self._learning
+        keeps = learning.keeps if learning else ()
+        at.theta = self._back_up(theta)
+        g: Tensors | None = space.take_gradients()
+        assert g is not None
+        epsilon = self._epsilon(self.perturbation.direction(g, at), space)
+        memories = self.perturbation.remember(g, at)
+        if not (self.combiner.needs_clean or "g" in keeps):
+            g = None  # lets its memory go before the next pass
+        change = None
+        try:
+            add_(theta, epsilon)
+            if "epsilon" not in keeps:
+                epsilon = []
+            if self.replay_rng:
+                rng.replay()
+            rng = RandomState(self._device)
+            loss = self._pass(closure if self.keep == 1.0 else lambda: closure.hardest(self.keep))  # type: ignore[attr-defined]
+            g_hat = space.gradients()
+            finite = self._ranks.all(finite & loss.isfinite() & space.norm(g_hat).isfinite())
+            if learning:
+                again = lambda h: self._epsilon(self.perturbation.direction(h, at), space)  # noqa: E731
+                change = learning.change(LowerStep(space, at.theta, g, epsilon, g_hat, again, closure, rng, self._pass))
+        finally:
+            copy_(theta, self._backup)
+            statistics.restore()
+        memories |= self.combiner.perturbed(space, g, g_hat)
+        for name, values in memories.items():
+            self._memory.remember(space, name, chosen(finite, values, at.recall(name)))
+        if learning and change:
+            self._upper = (learning, space, learning.response(change, space, self.base, self.combiner.slope))
+        self.last.tell(perturbed_loss=loss, perturbed=True)
+        return finite
+
+    def _pass(self, closure: Pass) -> Tensor:
+        self.last.passes += 1
+        return run_pass(closure, self._params, self._device)
+
+    def _step_base(self) -> None:
+        """θ_{t+1} = base(θ_t, d), unless a pass was not finite.
+
+        A fused base takes the flag on the device; for the others it has to be read, one wait for the device a step.
+        """
+        assert self._finite is not None
+        if getattr(self.base, "_step_supports_amp_scaling", False):
+            self.base.grad_scale, self.base.found_inf = None, (~self._finite).float()  # type: ignore[attr-defined]
+            try:
+                self.base.step()
+            finally:
+                del self.base.grad_scale, self.base.found_inf  # type: ignore[attr-defined]
+        elif self._finite:
+            self.base.step()
+
+    # -------------------------------------------------------------------------------------------------- helpers
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether `step` needs a val_closure."""
+        return isinstance(self.radius, LearnedRadius)
+
+    @property
+    def _learning(self) -> LearnedRadius | None:
+        """The learned radius, if the next perturbed step updates it."""
+        if isinstance(self.radius, LearnedRadius) and self._scalars["sam_perturbed"] % self.radius.every == 0:
+            return self.radius
+        return None
+
+    @property
+    def _scalars(self) -> dict[str, Any]:
+        return self.base.param_groups[0]
+
+    @property
+    def _params(self) -> list[nn.Parameter]:
+        return [p for group in self.base.param_groups for p in group["params"] if p.requires_grad]
+
+    @property
+    def _device(self) -> torch.device:
+        return self._scalars["sam_rho"].device
+
+    def _check(self, closure: Any) -> None:
+        if not callable(closure):
+            raise TypeError(f"closure is a {type(closure).__name__}; give a function, or use letsam.closure")
+        if self.keep < 1 and not isinstance(closure, Closure):
+            raise TypeError("keep < 1 selects samples (ESAM): make the closure with letsam.closure")
+        if self.model is None and isinstance(closure, Closure) and closure.model is not self._statistics.model:
+            self._look_at(closure.model)
+
+    def _look_at(self, model: nn.Module | None) -> None:
+        self._statistics = BatchStatistics(model)
+        self._ranks = Ranks(model, self._params, self.process_group)
+        self._filter_of = filter_dimensions(self._params, model)
+
+    def _filters(self, space: Space) -> list[int | None]:
+        return [self._filter_of.get(id(p)) for p in space.params]
+
+    @contextmanager
+    def _guarded(self, closure: Pass) -> Iterator[BatchStatistics]:
+        """BatchNorm statistics go back to where they were if anything fails inside."""
+        self._statistics.save()
+        try:
+            yield self._statistics
+        except BaseException:
+            self._statistics.restore()
+            raise
+
+    def _back_up(self, theta: Tensors) -> Tensors:
+        """θ_t, in tensors that are made once and used again; the weights come back from here by copy."""
+        if [x.shape for x in self._backup] != [x.shape for x in theta]:
+            self._backup = [x.detach().clone() for x in theta]
+        else:
+            copy_(self._backup, theta)
+        return self._backup
+
+    def _epsilon(self, v: Tensors, space: Space) -> Tensors:
+        """ρ·v, with a group's own radius relative to the common one."""
+        epsilon = scaled(v, self._scalars["sam_rho"])
+        own = {id(p): group["rho"] for group in self.base.param_groups if "rho" in group for p in group["params"]}
+        if own:
+            common = self.radius.initial
+            torch._foreach_mul_(epsilon, [own.get(id(p), common) / common for p in space.params])
+        return epsilon
+
+    def _forget_step(self) -> None:
+        self._memory.forget_pending()
+        self._upper = None

@@ -1,0 +1,112 @@
+"""What differs between the passes of a step: BatchNorm statistics, random state, and agreement among ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .tensors import sharded
+
+
+def run_pass(closure: Callable[[], Any], params: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Run a closure; its gradients are in `.grad`, its loss comes back as a 0-d tensor on the device."""
+    for p in params:
+        p.grad = None  # so that a closure which forgets to clear does not add up the passes
+    with torch.enable_grad():
+        loss = closure()
+    if loss is None:
+        raise RuntimeError("the closure returned no loss: end it with `return loss`")
+    loss = torch.as_tensor(loss, device=device).detach()
+    if loss.numel() != 1:
+        raise RuntimeError(f"the closure returned {loss.numel()} numbers: return the mean loss")
+    gradients = [p.grad for p in params if p.grad is not None]
+    if not gradients:
+        raise RuntimeError("the closure made no gradient: call loss.backward() in it")
+    if any(g.is_sparse for g in gradients):
+        raise RuntimeError("the closure made sparse gradients: set sparse=False in the embedding")
+    return loss.reshape(())
+
+
+class BatchStatistics:
+    """Running statistics move on the clean pass only, and never on a pass that was not finite.
+
+    They are saved and put back by copy. Setting the momentum to 0 instead would not do: 0·NaN is NaN, and it
+    misses `momentum=None` and layers of one's own. A layer counts if it has a `running_mean`.
+    """
+
+    def __init__(self, model: nn.Module | None) -> None:
+        self.model = model
+        modules = model.modules() if model is not None else ()
+        self._layers = [m for m in modules if isinstance(getattr(m, "running_mean", None), Tensor)]
+
+    def save(self) -> None:
+        """Take the present statistics as the good ones."""
+        self._buffers = [b for m in self._layers for b in m.buffers(recurse=False)]
+        self._saved = [b.clone() for b in self._buffers]
+
+    def restore(self) -> None:
+        """Go back to the good ones."""
+        for saved, buffer in zip(self._saved, self._buffers, strict=True):
+            buffer.copy_(saved)
+
+    def accept(self, finite: Tensor) -> None:
+        """Keep what the clean pass wrote if it was finite, decided on the device."""
+        for saved, buffer in zip(self._saved, self._buffers, strict=True):
+            saved.copy_(torch.where(finite, buffer, saved))
+            buffer.copy_(saved)
+
+
+class RandomState:
+    """The random state at one point of a step, of the CPU and of the device, to be replayed."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device if device.type == "cuda" else None
+        self._cpu_state = torch.get_rng_state()
+        self._cuda_state = torch.cuda.get_rng_state(device) if self._cuda else None
+
+    def replay(self) -> None:
+        """Draw again what was drawn after this point."""
+        torch.set_rng_state(self._cpu_state)
+        if self._cuda and self._cuda_state is not None:
+            torch.cuda.set_rng_state(self._cuda_state, self._cuda)
+
+
+@contextmanager
+def untouched_rng(device: torch.device) -> Iterator[None]:
+    """What is drawn inside does not change what is drawn afterwards."""
+    state = RandomState(device)
+    try:
+        yield
+    finally:
+        state.replay()
+
+
+class Ranks:
+    """Makes flags and losses the same on all ranks; with one process it does nothing."""
+
+    def __init__(self, model: nn.Module | None, params: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
+        spread = group is not None or isinstance(model, DistributedDataParallel) or any(map(sharded, params))
+        self._active = spread and dist.is_initialized() and dist.get_world_size(group) > 1
+        self._group = group
+
+    def all(self, flag: Tensor) -> Tensor:
+        """True if it is true on every rank."""
+        if not self._active:
+            return flag
+        number = flag.to(torch.int32)
+        dist.all_reduce(number, dist.ReduceOp.MIN, group=self._group)
+        return number.bool()
+
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean over the ranks."""
+        if not self._active:
+            return value
+        total = value.clone()
+        dist.all_reduce(total, group=self._group)
+        return total / dist.get_world_size(self._group)

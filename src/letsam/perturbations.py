@@ -1,0 +1,163 @@
+"""Where to: each perturbation returns the direction v; the optimizer adds ε = ρ·v (linear in ρ by contract)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .checks import positive, within
+from .policies import uniforms
+from .tensors import Space, Tensors, add_, multiplied, scaled
+
+
+@dataclass
+class Where:
+    """What a perturbation may look at: the step t, the weights θ_t, which dimension of each tensor counts
+    convolution filters (None: not a convolution), and what it remembered."""
+
+    t: int
+    space: Space
+    theta: Tensors
+    filters: list[int | None]
+    recall: Callable[[str], Tensors | None]
+
+
+class Perturbation(Protocol):
+    """Turns a gradient into a direction."""
+
+    memories: tuple[str, ...]
+    """Names of what it remembers."""
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """v, without side effects: the upper level asks again with another gradient."""
+
+    def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
+        """What it wants to find again at the next step."""
+
+
+class _Forgetful:
+    memories: tuple[str, ...] = ()
+
+    def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
+        return {}
+
+
+@dataclass(frozen=True)
+class L2(_Forgetful):
+    """SAM: v = g/‖g‖ over all parameters."""
+
+    tiny: float = 1e-12
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """g/(‖g‖ + tiny)."""
+        return scaled(g, 1 / (at.space.norm(g) + self.tiny))
+
+
+@dataclass(frozen=True)
+class Adaptive(_Forgetful):
+    """ASAM: v = T²g/‖Tg‖ with T = |θ| + ξ, and the norm of its filter in place of |θ| for convolutions.
+
+    filterwise=False is element-wise everywhere, as in the official code of ASAM (which, unlike the paper, leaves
+    biases at T = 1).
+    """
+
+    xi: float = 0.01
+    filterwise: bool = True
+    tiny: float = 1e-12
+
+    def __post_init__(self) -> None:
+        within("xi", self.xi, 0, float("inf"))
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """T²g/(‖Tg‖ + tiny)."""
+        T = [self._scale(theta, axis) for theta, axis in zip(at.theta, at.filters, strict=True)]
+        Tg = multiplied(T, g)
+        return scaled(multiplied(T, Tg), 1 / (at.space.norm(Tg) + self.tiny))
+
+    def _scale(self, theta: Tensor, axis: int | None) -> Tensor:
+        if axis is None or not self.filterwise:
+            return theta.abs() + self.xi
+        rest = [i for i in range(theta.ndim) if i != axis]
+        return (torch.linalg.vector_norm(theta, dim=rest, keepdim=True) + self.xi).expand_as(theta)
+
+
+@dataclass(frozen=True)
+class Masked(_Forgetful):
+    """ESAM's weight part: each tensor is perturbed with probability β, by g_S/(β·‖g_S‖)."""
+
+    beta: float = 0.6
+    seed: int = 0
+    tiny: float = 1e-12
+
+    def __post_init__(self) -> None:
+        positive("beta", self.beta)
+        within("beta", self.beta, 0, 1)
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """g_S/(β(‖g_S‖ + tiny)) on the kept tensors, 0 elsewhere."""
+        kept = [u < self.beta for u in uniforms(self.seed, at.t, len(g))]
+        g_S = [x if keep else torch.zeros_like(x) for x, keep in zip(g, kept, strict=True)]
+        return scaled(g_S, 1 / (self.beta * (at.space.norm(g_S) + self.tiny)))
+
+
+@dataclass(frozen=True)
+class Random(_Forgetful):
+    """A random direction: Gaussian noise, each filter scaled to the norm of its weights, of unit length in all."""
+
+    seed: int = 0
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """z/‖z‖; does not look at g. A zero model has no filter norms and is not perturbed."""
+        generator = torch.Generator(at.space.device).manual_seed((self.seed * 1_000_003 + at.t) % 2**63)
+        z = [self._noise(theta, generator) for theta in at.theta]
+        return scaled(z, 1 / (at.space.norm(z) + 1e-12))
+
+    def _noise(self, theta: Tensor, generator: torch.Generator) -> Tensor:
+        z = torch.randn(theta.shape, generator=generator, device=theta.device, dtype=theta.dtype)
+        rest = list(range(1, theta.ndim)) if theta.ndim > 1 else list(range(theta.ndim))
+        length = torch.linalg.vector_norm(z, dim=rest, keepdim=True)
+        return z * torch.linalg.vector_norm(theta, dim=rest, keepdim=True) / length.clamp_min(1e-12)
+
+
+@dataclass(frozen=True)
+class Friendly:
+    """FriendlySAM: v along d = g_t − σ·m_{t−1}, with m a moving average of the clean gradients (m_0 = d_0 = g_0)."""
+
+    sigma: float = 1.0
+    momentum: float = 0.9
+    tiny: float = 1e-12
+
+    memories = ("m",)
+
+    def __post_init__(self) -> None:
+        within("momentum", self.momentum, 0, 1)
+
+    def direction(self, g: Tensors, at: Where) -> Tensors:
+        """d/(‖d‖ + tiny)."""
+        m = at.recall("m")
+        d = g if m is None else [x - self.sigma * y for x, y in zip(g, m, strict=True)]
+        return scaled(d, 1 / (at.space.norm(d) + self.tiny))
+
+    def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
+        """M ← λm + (1−λ)g."""
+        m = at.recall("m")
+        if m is None:
+            return {"m": [x.clone() for x in g]}
+        moved = scaled(m, self.momentum)
+        add_(moved, g, 1 - self.momentum)
+        return {"m": moved}
+
+
+def filter_dimensions(params: list[nn.Parameter], model: nn.Module | None) -> dict[int, int]:
+    """The dimension that counts the filters, by the id of each convolution weight.
+
+    The model tells for sure. Without one, a tensor of four or more dimensions counts as a convolution.
+    """
+    if model is None:
+        return {id(p): 0 for p in params if p.ndim >= 4}
+    convolutions = [m for m in model.modules() if isinstance(m, nn.modules.conv._ConvNd)]
+    return {id(m.weight): int(m.transposed) for m in convolutions}

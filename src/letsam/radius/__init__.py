@@ -1,0 +1,16 @@
+"""How far: the radius ρ of a step, constant, scheduled, or learned."""
+
+from .constant import ConstantRadius
+from .learned import LearnedRadius
+from .schedule import LossEquatedRadius, ProportionalRadius, ScheduledRadius
+
+Radius = ConstantRadius | ScheduledRadius | ProportionalRadius | LossEquatedRadius | LearnedRadius
+
+__all__ = [
+    "ConstantRadius",
+    "LearnedRadius",
+    "LossEquatedRadius",
+    "ProportionalRadius",
+    "Radius",
+    "ScheduledRadius",
+]

@@ -1,0 +1,17 @@
+"""The estimator of the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+from ..tensors import Tensors, multiplied
+from .step import LowerStep
+
+KEEPS = ("g_hat",)
+
+
+def estimate(step: LowerStep) -> Tensors:
+    """ρ·b = ĝ² ⊙ ρ·direction(ḡ_tr): Hessian ≈ diag(ĝ²), and the direction is that of the gradient at θ_{t+1}.
+
+    The printed step −g_aᵀg_b·g_ρ is read as −g_aᵀg_b. For ASAM, T stays at θ_t.
+    """
+    assert step.g_bar_tr is not None
+    return multiplied(multiplied(step.g_hat, step.g_hat), step.direction(step.g_bar_tr))

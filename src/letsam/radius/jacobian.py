@@ -1,0 +1,63 @@
+"""How the weights answer to the gradient: J = −∂θ_{t+1}/∂d, diagonal, for the base optimizers we know.
+
+SGD: η, with (1−dampening) once there is momentum, and (1+μ) with Nesterov. Adam and AdamW: the derivative of
+η·m̂/(√v̂+ε) through both moments. Any other base: η. Read before the base steps, from its state and `.grad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from ..tensors import Space, Tensors, local
+
+
+def with_plain_rate(b: Tensors, space: Space, base: Optimizer) -> Tensors:
+    """η·b: the step as the paper prints it."""
+    return [x * group["lr"] for x, _, group in _with_groups(b, space, base)]
+
+
+def with_jacobian(b: Tensors, space: Space, base: Optimizer, slope: float) -> Tensors:
+    """J·slope·b, slope being the derivative of the combined gradient in ĝ."""
+    rule = {SGD: _sgd, Adam: _adam, AdamW: _adam}.get(type(base), _unknown)
+    return [x * (slope * rule(p, group, base.state.get(p, {}))) for x, p, group in _with_groups(b, space, base)]
+
+
+def _with_groups(b: Tensors, space: Space, base: Optimizer) -> Iterator[tuple[Tensor, Tensor, dict[str, Any]]]:
+    group_of = {id(p): group for group in base.param_groups for p in group["params"]}
+    for x, p in zip(b, space.params, strict=True):
+        yield x, p, group_of[id(p)]
+
+
+def _unknown(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
+    return group["lr"]
+
+
+def _sgd(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
+    # The first momentum step sets the buffer to the gradient itself, without dampening.
+    first = state.get("momentum_buffer") is None
+    undamped = group["momentum"] == 0 or first
+    factor = 1.0 if undamped else 1 - group["dampening"]
+    return group["lr"] * factor * (1 + group["momentum"] if group["nesterov"] else 1)
+
+
+def _adam(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
+    if group["amsgrad"]:
+        return group["lr"]
+    assert p.grad is not None
+    beta1, beta2 = group["betas"]
+    g = -local(p.grad) if group["maximize"] else local(p.grad)
+    if group["weight_decay"] and not group.get("decoupled_weight_decay", False):
+        g = g + group["weight_decay"] * local(p)
+    m, v = (local(state[k]) if k in state else torch.zeros_like(g) for k in ("exp_avg", "exp_avg_sq"))
+    t = state.get("step", 0) + 1
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    m_hat, root = m / (1 - beta1**t), (v / (1 - beta2**t)).sqrt()
+    denominator = root + group["eps"]
+    through_m = (1 - beta1) / (1 - beta1**t) / denominator
+    droot = (1 - beta2) / (1 - beta2**t) * g / torch.where(root > 0, root, torch.ones_like(root))
+    return group["lr"] * (through_m - m_hat * droot / denominator**2)

@@ -1,0 +1,166 @@
+"""LETS: the radius learned by bilevel optimization.
+
+Lower level: θ_{t+1}(ρ) = base(θ_t, ĝ), ĝ = ∇L_tr(θ_t + ρv). Upper level: an objective U of θ_{t+1}, from L_tr and L_vl
+there. With ρ = exp(ν), ε = ρv is linear in ρ, so dĝ/dν = ρ·∇²L·v =: ρb and
+
+    dU/dν = −⟨∇U, J·ρb⟩,   J the Jacobian of the base's step.
+
+The objectives: squared-gap ½(L_vl − L_tr)² (the paper), gap L_vl − L_tr, validation L_vl. Only the inner products of
+ḡ_tr and ḡ_vl with J·ρb are needed, so the two gradients at θ_{t+1} are streamed through one list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..checks import one_of, positive, within
+from ..tensors import Space, Tensors, ratio, subtract_projection_
+from . import algorithm1, appendix, exact, finite_difference
+from .jacobian import with_jacobian, with_plain_rate
+from .step import LowerStep
+
+ESTIMATORS = {
+    "algorithm1": algorithm1,
+    "appendix": appendix,
+    "finite-difference": finite_difference,
+    "exact": exact,
+}
+OBJECTIVES = ("squared-gap", "gap", "validation")
+Gradient = Callable[[], tuple[Tensor, Tensors]]
+Change = Callable[[Tensors | None], Tensors]
+Response = Callable[[Tensors | None], Tensors]
+
+
+@dataclass(frozen=True)
+class LearnedRadius:
+    """ρ = exp(ν), with ν moved after every `every`-th perturbed step.
+
+    rule="adam": Adam on ν with the hyper-gradient dU/dν, as in the paper; its learning rate is multiplied by
+    `decay` after each update. rule="cosine": ν ← ν + κ·every·cos(∇U, J·b), scale-free, no second moment.
+    length_free takes the part of b along ĝ away: what the radius does to the length of the step, not to its direction.
+    """
+
+    initial: float = 0.05
+    estimator: str = "algorithm1"
+    objective: str = "squared-gap"
+    length_free: bool = False
+    rule: str = "adam"
+    every: int = 1
+    lr: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    decay: float = 1.0
+    kappa: float = 0.3
+    bounds: tuple[float, float] = (1e-5, 10.0)
+
+    def __post_init__(self) -> None:
+        one_of("estimator", self.estimator, tuple(ESTIMATORS))
+        one_of("objective", self.objective, OBJECTIVES)
+        one_of("rule", self.rule, ("adam", "cosine"))
+        positive("initial", self.initial)
+        positive("bounds[0]", self.bounds[0])
+        within("the initial radius", self.initial, *self.bounds)
+        within("every", self.every, 1, math.inf)
+        for name in ("lr", "eps", "kappa"):
+            within(name, getattr(self, name), 0, math.inf)
+        for beta in self.betas:
+            within("betas", beta, 0, math.nextafter(1, 0))
+        within("decay", self.decay, 0, 1)
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """Which lists of a step the estimator needs."""
+        return ESTIMATORS[self.estimator].KEEPS
+
+    @property
+    def passes(self) -> int:
+        """Passes of one update: at θ_{t+1}, and two for a Hessian-vector product."""
+        return 1 + self._needs_training + 2 * (self.estimator == "exact")
+
+    @property
+    def _needs_training(self) -> bool:
+        return self.objective != "validation" or self.estimator == "algorithm1"
+
+    def scalars(self) -> dict[str, float]:
+        """Adam's moments of ν and the number of updates; ν itself is log `sam_rho`."""
+        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0}
+
+    def set(self, t: int, norm: Tensor, groups: list[dict[str, Any]]) -> None:
+        """`sam_rho` holds what was learned."""
+
+    def change(self, step: LowerStep) -> Change:
+        """ρb = dĝ/dν, as a function of ḡ_tr: Algorithm 1 has to wait for it, the others are formed now."""
+        if self.estimator == "algorithm1":
+            step.g_hat = [x.clone() for x in step.g_hat]  # the combiner may write into it before ḡ_tr is there
+            return lambda g_bar_tr: self._estimate(replace(step, g_bar_tr=g_bar_tr))
+        b = self._estimate(step)
+        return lambda g_bar_tr: b
+
+    def response(self, change: Change, space: Space, base: Optimizer, slope: float) -> Response:
+        """J·ρb, the answer of −θ_{t+1} to ν; called before the base steps, when its state still is that of step t."""
+        if self.estimator in ("algorithm1", "appendix"):  # as printed: J = η
+            return lambda g_bar_tr: with_plain_rate(change(g_bar_tr), space, base)
+        b = with_jacobian(change(None), space, base, slope)
+        return lambda g_bar_tr: b
+
+    def _estimate(self, step: LowerStep) -> Tensors:
+        b = ESTIMATORS[self.estimator].estimate(step)
+        if self.length_free:
+            along = ratio(step.space.dot(b, step.g_hat), step.space.dot(step.g_hat, step.g_hat))
+            subtract_projection_(b, step.g_hat, along)
+        return b
+
+    def hyper_gradient(
+        self, space: Space, response: Response, training: Gradient, validation: Gradient
+    ) -> dict[str, Tensor]:
+        """dU/dν and cos(∇U, J·b), from the gradients at θ_{t+1}, which are computed one after the other."""
+        loss_tr = on_tr = torch.zeros((), device=space.device)
+        g_bar_tr: Tensors | None = None
+        if self._needs_training:
+            loss_tr, g_bar_tr = training()
+        b = response(g_bar_tr)
+        if self.objective == "validation":
+            g_bar_tr = None
+        elif g_bar_tr is not None:
+            on_tr = space.dot(g_bar_tr, b)
+            if self.rule == "adam":
+                g_bar_tr = None  # only its inner product is needed: let it go before the next pass
+        loss_vl, g_bar_vl = validation()
+        on_U = space.dot(g_bar_vl, b) - on_tr
+        if g_bar_tr is not None:
+            torch._foreach_sub_(g_bar_vl, g_bar_tr)
+        weight = loss_vl - loss_tr if self.objective == "squared-gap" else torch.ones_like(on_U)
+        out = {"hyper_gradient": -weight * on_U, "val_loss": loss_vl}
+        if self.rule == "cosine":
+            out["cosine"] = weight.sign() * ratio(on_U, space.norm(g_bar_vl) * space.norm(b))
+        return out
+
+    def update(self, signal: dict[str, Tensor], finite: Tensor, scalars: dict[str, Any]) -> None:
+        """Move ρ = exp(ν); if anything was not finite, nothing moves."""
+        if self.rule == "cosine":
+            move = self.kappa * self.every * signal["cosine"]
+        else:
+            move = self._adam(signal["hyper_gradient"], finite, scalars)
+        finite = finite & move.isfinite()
+        rho = scalars["sam_rho"]
+        # ρ·exp(Δν) is ρ itself, bit for bit, when Δν is 0; exp(log ρ) would not be.
+        moved = (rho * move.exp()).clamp(*self.bounds)
+        scalars["sam_rho"] = torch.where(finite, moved, rho)
+        scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
+
+    def _adam(self, g: Tensor, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
+        finite = finite & g.isfinite()
+        beta1, beta2 = self.betas
+        done, m, v = (scalars[f"sam_nu_{name}"] for name in ("updates", "m", "v"))
+        m, v = torch.lerp(g.to(m), m, beta1), torch.lerp(g.to(v) ** 2, v, beta2)
+        for name, value in (("m", m), ("v", v)):
+            scalars[f"sam_nu_{name}"] = torch.where(finite, value, scalars[f"sam_nu_{name}"])
+        m_hat, v_hat = m / (1 - beta1 ** (done + 1)), v / (1 - beta2 ** (done + 1))
+        return -self.lr * self.decay**done * m_hat / (v_hat.sqrt() + self.eps)

@@ -1,0 +1,37 @@
+"""What the upper level may look at: one perturbed step of the lower level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..passes import RandomState
+from ..tensors import Space, Tensors
+
+
+@dataclass
+class LowerStep:
+    """The lower level at θ_t + ε, while the weights are perturbed.
+
+    Every estimator takes one and returns ρ·b, its estimate of ρ·∇²L(θ_t + ρv)·v = dĝ/dν. g and epsilon are there only
+    if the estimator names them in KEEPS: otherwise they were given back to save memory.
+    """
+
+    space: Space
+    theta: Tensors
+    """θ_t."""
+    g: Tensors | None
+    epsilon: Tensors
+    g_hat: Tensors
+    direction: Callable[[Tensors], Tensors]
+    """ρ·v from any gradient, with T (ASAM), masks and noise as they were at θ_t."""
+    closure: Any
+    rng: RandomState
+    """From before the perturbed pass."""
+    run: Callable[[Any], Tensor]
+    """One more pass of a closure."""
+    g_bar_tr: Tensors | None = None
+    """The training gradient at θ_{t+1}, once it is known."""

@@ -1,0 +1,5 @@
+"""The HTML report of a comparison."""
+
+
+def write_report(folder, config, result, rows):
+    pass

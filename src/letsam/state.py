@@ -1,0 +1,91 @@
+"""What has to survive a checkpoint, in the two places that every checkpoint format keeps.
+
+Scalars are entries `sam_…` of the first parameter group; tensors are entries `sam_…` of `base.state[p]`, written only
+after the base has made its own state there (Adam looks whether it is empty).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from .checks import within
+from .tensors import Space, Tensors, like, local, scalar
+
+PREFIX = "sam_"
+Scalars = dict[str, Any]
+
+
+def fresh_scalars(base: Optimizer, *axes: Any) -> None:
+    """Put the starting values of the axes into the first group, and drop what an earlier wrapper left."""
+    for group in base.param_groups:
+        within("a group's rho", group.get("rho", 0.0), 0, float("inf"))
+        for key in [key for key in group if key.startswith(PREFIX)]:
+            del group[key]
+    for state in base.state.values():
+        for key in [key for key in state if isinstance(key, str) and key.startswith(PREFIX)]:
+            del state[key]
+    device = local(base.param_groups[0]["params"][0]).device
+    group = base.param_groups[0]
+    group |= {"sam_step": 0, "sam_perturbed": 0, "sam_memories": 0, "sam_skipped": scalar(0.0, device)}
+    group["sam_rho"] = scalar(axes[0].initial, device)
+    for axis in axes:
+        for name, value in getattr(axis, "scalars", dict)().items():
+            group[PREFIX + name] = scalar(value, device)
+
+
+def load_scalars(base: Optimizer, fresh: Scalars) -> None:
+    """After a load: the saved numbers, on the device and of the type they had; a plain checkpoint has none."""
+    group = base.param_groups[0]
+    for key, old in fresh.items():
+        value = group.get(key, old)
+        group[key] = torch.as_tensor(value).to(old) if isinstance(old, Tensor) else type(old)(value)
+
+
+class Memory:
+    """Tensors that an axis wants to find again at the next step.
+
+    What is remembered during a step is installed when the base has stepped, whoever called it: a step that did not
+    happen is not remembered.
+    """
+
+    def __init__(self, base: Optimizer) -> None:
+        self.base = base
+        self._pending: list[tuple[Space, str, Tensors]] = []
+        base.register_step_post_hook(lambda *_: self._install())
+
+    def forget_pending(self) -> None:
+        """The last step did not happen."""
+        self._pending.clear()
+
+    def remember(self, space: Space, name: str, values: Tensors) -> None:
+        """Find `values` under `name` at the next step."""
+        self._pending.append((space, PREFIX + name, values))
+
+    def recall(self, space: Space) -> Callable[[str], Tensors | None]:
+        """A function from a name to what was remembered, None if nothing was; zeros for new parameters."""
+
+        def of(name: str) -> Tensors | None:
+            if not self.base.param_groups[0]["sam_memories"]:
+                return None
+            found = [self.base.state[p].get(PREFIX + name) if p in self.base.state else None for p in space.params]
+            return [torch.zeros_like(t) if m is None else local(m) for t, m in zip(space.theta, found, strict=True)]
+
+        return of
+
+    def materialise(self, names: Sequence[str]) -> None:
+        """Make empty places for what a checkpoint is about to load, beside the state the base has made."""
+        for p in [p for group in self.base.param_groups for p in group["params"] if p.grad is not None]:
+            for name in names:
+                self.base.state[p].setdefault(PREFIX + name, torch.zeros_like(p))
+
+    def _install(self) -> None:
+        for space, key, values in self._pending:
+            for p, value in zip(space.params, values, strict=True):
+                self.base.state[p][key] = like(p, value)
+            self.base.param_groups[0]["sam_memories"] += 1
+        self._pending.clear()

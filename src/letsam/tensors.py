@@ -1,0 +1,144 @@
+"""Arithmetic over lists of tensors: the only file that knows foreach, accumulation types and DTensor.
+
+A *list* here is one local tensor per parameter. Elementwise work happens on the local shards, in place where
+it can; what is summed over parameters (norms, dot products) is summed over the shards of all ranks as well, in
+float32 or better, and comes back as a 0-d float64 tensor on the device: nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Tensors = list[Tensor]
+
+
+def sharded(tensor: Any) -> bool:
+    """Whether a tensor is spread over ranks (FSDP2). Importing DTensor costs a second: look if anybody did."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local(tensor: Any) -> Tensor:
+    """The part of a tensor that this rank holds; changing it in place changes the tensor."""
+    return tensor.to_local() if sharded(tensor) else tensor
+
+
+def like(parameter: Any, value: Tensor) -> Tensor:
+    """Give a local value the sharding of its parameter, so that a checkpoint can store it."""
+    if not sharded(parameter):
+        return value
+    mesh, placements = parameter.device_mesh, parameter.placements
+    shape, stride = parameter.shape, parameter.stride()
+    return type(parameter).from_local(value, mesh, placements, run_check=False, shape=shape, stride=stride)
+
+
+def scalar(value: float, device: torch.device) -> Tensor:
+    """A 0-d float64 tensor (float32 where the device has no float64)."""
+    return torch.tensor(value, device=device, dtype=torch.float32 if device.type == "mps" else torch.float64)
+
+
+def add_(a: Tensors, b: Tensors, alpha: float = 1.0) -> None:
+    """a ← a + alpha·b."""
+    torch._foreach_add_(a, b, alpha=alpha)
+
+
+def copy_(a: Tensors, b: Tensors) -> None:
+    """a ← b, bit for bit."""
+    torch._foreach_copy_(a, b)
+
+
+def scaled(a: Tensors, s: Tensor | float) -> Tensors:
+    """s·a in new tensors; s may be a 0-d tensor of any float type."""
+    return list(torch._foreach_mul(a, s))
+
+
+def scale_(a: Tensors, s: Tensor | float) -> None:
+    """a ← s·a."""
+    torch._foreach_mul_(a, s)
+
+
+def multiplied(a: Tensors, b: Tensors) -> Tensors:
+    """a ⊙ b in new tensors."""
+    return list(torch._foreach_mul(a, b))
+
+
+def subtract_projection_(a: Tensors, b: Tensors, coefficient: Tensor) -> None:
+    """a ← a − coefficient·b, with a coefficient that stays on the device."""
+    torch._foreach_sub_(a, scaled(b, coefficient))
+
+
+def chosen(condition: Tensor, a: Tensors, b: Tensors | None) -> Tensors:
+    """a where the 0-d condition holds, else b (zeros if there is no b); NaNs in the other one do not leak."""
+    return [torch.where(condition, x, torch.zeros_like(x) if b is None else b[i]) for i, x in enumerate(a)]
+
+
+def ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a/b, and 0 where b is 0: the projection on a zero vector is zero."""
+    return torch.where(b == 0, torch.zeros_like(a), a / torch.where(b == 0, torch.ones_like(b), b))
+
+
+class Space:
+    """The space of the parameters that have a gradient in this step."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self.params = list(params)
+        self.theta = [local(p) for p in self.params]
+        self.device = self.theta[0].device
+        self._sharded = [sharded(p) for p in self.params]
+
+    def take_gradients(self) -> Tensors:
+        """Move the gradients out of `.grad`, so that the next pass cannot write over them."""
+        gradients = self.gradients()
+        for p in self.params:
+            p.grad = None
+        return gradients
+
+    def gradients(self) -> Tensors:
+        """The local gradients, by reference; a parameter that the pass did not use gets a zero gradient."""
+        for p in self.params:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        return [local(p.grad) for p in self.params if p.grad is not None]
+
+    def norm(self, a: Tensors) -> Tensor:
+        """‖a‖₂ over all parameters."""
+        norms = torch._foreach_norm(a, 2, dtype=torch.promote_types(a[0].dtype, torch.float32))
+        return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._sharded) else _norm(norms)
+
+    def dot(self, a: Tensors, b: Tensors) -> Tensor:
+        """⟨a, b⟩ over all parameters."""
+        return self._total([_dot(x, y) for x, y in zip(a, b, strict=True)])
+
+    def _total(self, parts: Tensors) -> Tensor:
+        whole = [x for x, split in zip(parts, self._sharded, strict=True) if not split]
+        shards = [x for x, split in zip(parts, self._sharded, strict=True) if split]
+        total = _sum(whole) if whole else scalar(0.0, self.device)
+        return total + self._over_shards(_sum(shards)) if shards else total
+
+    def _over_shards(self, x: Tensor) -> Tensor:
+        p: Any = self.params[self._sharded.index(True)]
+        for axis, placement in enumerate(p.placements):
+            if placement.is_shard():
+                dist.all_reduce(x, group=p.device_mesh.get_group(axis))
+        return x
+
+
+def _norm(norms: Sequence[Tensor]) -> Tensor:
+    stacked = torch.stack(list(norms))
+    return torch.linalg.vector_norm(stacked.to(scalar(0.0, stacked.device).dtype))
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    accumulate = torch.promote_types(x.dtype, torch.float32)
+    return (x.to(accumulate) * y.to(accumulate)).sum()
+
+
+def _sum(parts: Tensors) -> Tensor:
+    stacked = torch.stack(parts)
+    return stacked.sum(dtype=scalar(0.0, stacked.device).dtype)

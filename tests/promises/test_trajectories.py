@@ -1,0 +1,131 @@
+"""Twenty steps of every method over every base equal reference.py, weights and radius at each step, to 1e-10."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import letsam
+import oracle
+from letsam import reference
+
+STEPS, RHO = 20, 0.1
+TOLERANCE = 1e-10
+MAIN_BASES = ["sgd", "momentum", "nesterov", "adamw"]
+OTHER_BASES = ["adam", "dampening"]
+
+OPTIONS = {
+    "esam": {"beta": 0.6, "keep": 0.5},
+    "looksam": {"k": 5},
+    "rst": {"p": 0.5},
+    "ae-sam": {"total_steps": STEPS},
+    "ae-looksam": {"total_steps": STEPS},
+    "le-sam": {"sigma": 0.05, "max": 0.09, "total_steps": STEPS, "anneal": 0.5},
+}
+LETS = {"lr": 0.05, "decay": 0.97}  # the printed rate moves a radius too little to be seen in 20 steps
+BOTH_BRANCHES = {"rst", "looksam", "ae-sam", "ae-looksam"}
+CASES = [(name, base) for name in letsam.list_methods() for base in MAIN_BASES] + [
+    (name, base)
+    for name in ("sam", "looksam", "lets-sam", "lets-asam", "auto-sam", "auto-asam", "auto-gsam")
+    for base in OTHER_BASES
+]
+
+
+def method_of(name):
+    prefix, _, method = name.partition("-")
+    return method if prefix in ("lets", "auto") else name
+
+
+def radius_after(opt):
+    return float(opt.base.param_groups[0]["sam_rho"])
+
+
+def compare(name, base_name, model=None, filter_dims=(0, None, None, None, None, None), give_model=True, **options):
+    """Run both, step by step; return the reference's steps."""
+    model = model or oracle.make_model()
+    data = oracle.make_data(STEPS)
+    base = oracle.make_base(base_name, model)
+    world = oracle.make_world(model, base, oracle.BASES[base_name][3], filter_dims=filter_dims)
+    ours = {k: v for k, v in options.items() if k != "filterwise"}
+    rho = None if method_of(name) in ("erm", "le-sam") else RHO
+    expected = reference.trajectory(reference.settings(name, **ours), world, oracle.weights(base), rho or 0.0, data)
+    opt = letsam.create(name, base, model=model if give_model else None, rho=rho, **options)
+    for batches, step in zip(data, expected, strict=True):
+        closure, val_closure = oracle.closures(model, batches)
+        opt.step(closure, val_closure if opt.needs_validation else None)
+        torch.testing.assert_close(oracle.weights(opt), step.theta, rtol=0, atol=TOLERANCE)
+        assert opt.last.perturbed == step.perturbed
+        if step.perturbed:
+            assert opt.last.radius == pytest.approx(step.next_rho, rel=0, abs=TOLERANCE)
+        if opt.needs_validation:
+            assert radius_after(opt) == pytest.approx(step.next_rho, rel=0, abs=TOLERANCE)
+    return expected
+
+
+@pytest.mark.parametrize(("name", "base"), CASES)
+def test_trajectory(name, base):
+    method = method_of(name)
+    steps = compare(name, base, **OPTIONS.get(method, {}), **(LETS if name.startswith("lets-") else {}))
+    perturbed = sum(step.perturbed for step in steps)
+    if method in BOTH_BRANCHES:
+        assert 2 <= perturbed <= STEPS - 2
+    else:
+        assert perturbed == (0 if method == "erm" else STEPS)
+    if method == "esam":
+        assert {step.samples for step in steps} == {oracle.BATCH // 2}
+    radii = [step.next_rho for step in steps]
+    if name != method:
+        assert max(abs(math.log(rho / RHO)) for rho in radii) > 0.02
+        assert len(set(radii)) > 2
+    if method == "le-sam":
+        assert 0.09 in radii
+        assert len(set(radii)) > 5
+
+
+def test_the_reference_knows_every_method():
+    learned = [name for name in reference.METHODS if name not in ("erm", "le-sam")]
+    assert {*reference.METHODS, *(f"{kind}-{name}" for kind in ("lets", "auto") for name in learned)} <= set(
+        letsam.list_methods()
+    )
+
+
+@pytest.mark.parametrize("name", ["asam", "lets-asam", "auto-asam"])
+@pytest.mark.parametrize("case", ["element-wise", "transposed", "no model"])
+def test_the_scale_of_asam(name, case):
+    transposed = oracle.make_model(conv=nn.ConvTranspose2d(1, 3, 3), width=147)
+    arguments = {
+        "element-wise": {"filterwise": False, "filter_dims": [None] * 6},
+        "transposed": {"model": transposed, "filter_dims": [1, None, None, None, None, None]},
+        "no model": {"give_model": False},
+    }[case]
+    compare(name, "momentum", **arguments)
+
+
+LEARNED = {"radius": "learned", "bounds": (0.0, math.inf)}
+
+
+@pytest.mark.parametrize("length_free", [False, True])
+@pytest.mark.parametrize("objective", ["squared-gap", "gap", "validation"])
+@pytest.mark.parametrize("estimator", ["algorithm1", "appendix", "finite-difference", "exact"])
+def test_every_estimator_and_objective(estimator, objective, length_free):
+    options = {"estimator": estimator, "objective": objective, "length_free": length_free}
+    for rule, base in (("adam", "adamw"), ("cosine", "nesterov")):
+        steps = compare("lets-asam", base, **options, rule=rule, lr=0.05, kappa=0.1)
+        assert abs(math.log(steps[-1].next_rho / RHO)) > 1e-3
+
+
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("name", ["lets-rst", "auto-rst"])
+def test_every_kth_perturbed_step(name, every):
+    steps = compare(name, "momentum", every=every, **(LETS if name == "lets-rst" else {}))
+    updates = sum(step.g_nu is not None for step in steps)
+    assert updates == math.ceil(sum(step.perturbed for step in steps) / every)
+
+
+@pytest.mark.parametrize("name", ["lets-sam", "auto-sam"])
+def test_bounds(name):
+    bounds = (0.9 * RHO, 1.02 * RHO)
+    options = {"lr": 0.05} if name == "lets-sam" else {}
+    steps = compare(name, "sgd", bounds=bounds, **options)
+    assert {step.next_rho for step in steps} & set(bounds)

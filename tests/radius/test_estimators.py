@@ -1,0 +1,119 @@
+"""Hyper-gradients of the optimizer against finite differences and formulas written out by hand."""
+
+import itertools
+import math
+
+import by_hand
+import pytest
+import torch
+
+import letsam
+import oracle
+
+RHO, WARM_UP = 0.2, 3
+OBJECTIVES = ["squared-gap", "gap", "validation"]
+METHODS = ["sam", "asam"]
+
+
+def learner(method, base, model, rho=RHO, **options):
+    """A learned radius that measures and does not move."""
+    return letsam.create(f"lets-{method}", base, model=model, rho=rho, lr=0.0, **options)
+
+
+def measured(opt, model, data, plain=False):
+    opt.step(*oracle.closures(model, data, plain))
+    return opt.last.hyper_gradient
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["closure object", "plain function"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("base_name", oracle.BASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_exact_is_the_slope_of_the_upper_objective(method, base_name, objective, plain):
+    model, data = oracle.make_model(), oracle.make_data(WARM_UP)
+    base = oracle.make_base(base_name, model)
+    opt = learner(method, base, model, estimator="exact", objective=objective)
+    for batches in data:  # the first step, without moments, and the ones after it
+
+        def upper(nu, batches=batches):
+            step = by_hand.take(model, base, batches, RHO * math.exp(nu), adaptive=method == "asam")
+            return by_hand.upper_objective(objective, step)
+
+        slope = oracle.slope_at_zero(upper)
+        assert measured(opt, model, batches, plain) == pytest.approx(slope, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["closure object", "plain function"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("estimator", ["algorithm1", "appendix"])
+@pytest.mark.parametrize("base_name", ["sgd", "nesterov", "adamw"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_papers_estimators_are_as_printed(method, base_name, estimator, objective, plain):
+    model, data = oracle.make_model(), oracle.make_data(WARM_UP)
+    base = oracle.make_base(base_name, model)
+    opt = learner(method, base, model, estimator=estimator, objective=objective)
+    for batches in data:
+        s = by_hand.take(model, base, batches, RHO, adaptive=method == "asam")
+        a = by_hand.upper_gradient(objective, s)
+        direction = by_hand.direction(s.g_tr, s.T) if estimator == "algorithm1" else s.v
+        terms = zip(a, s.lr, s.g_hat, direction, strict=True)
+        expected = -RHO * sum(lr * (x * g_hat**2 * y).sum() for x, lr, g_hat, y in terms)
+        assert measured(opt, model, batches, plain) == pytest.approx(expected.item(), rel=1e-10, abs=0)
+
+
+@pytest.mark.parametrize("base_name", oracle.BASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_finite_difference_tends_to_exact_linearly(method, base_name):
+    model, (warm_up, batches) = oracle.make_model(), oracle.make_data(2)
+    base = oracle.make_base(base_name, model)
+    letsam.create(method, base, model=model, rho=RHO).step(oracle.closures(model, warm_up)[0])
+    weights, state = oracle.weights(base), base.state_dict()
+
+    def slope(estimator, rho):
+        other = oracle.make_model()
+        other_base = oracle.make_base(base_name, other)
+        other_base.load_state_dict(state)
+        with torch.no_grad():
+            for p, x in zip(other.parameters(), weights, strict=True):
+                p.copy_(x)
+        opt = learner(method, other_base, other, rho, estimator=estimator, objective="validation")
+        return measured(opt, other, batches) / rho
+
+    errors = []
+    for rho in (4e-2, 2e-2, 1e-2, 5e-3):
+        exact = slope("exact", rho)
+        errors.append(abs(slope("finite-difference", rho) - exact) / abs(exact))
+    for larger, smaller in itertools.pairwise(errors):
+        assert larger / smaller == pytest.approx(2.0, rel=0.1)
+    assert errors[-1] < 0.05
+
+
+def test_an_unknown_base_has_the_plain_learning_rate_as_jacobian():
+    model, data = oracle.make_model(), oracle.make_data(WARM_UP)
+    groups = [{"params": list(part.parameters())} for part in (model.conv, model.hidden, model.head)]
+    groups[2]["lr"] = 3e-3
+    base = torch.optim.RMSprop(groups, lr=1e-2)
+    opt = learner("sam", base, model, estimator="finite-difference", objective="validation")
+    for batches in data:
+        s = by_hand.take(model, base, batches, RHO)
+        terms = zip(s.g_vl, s.lr, s.g_hat, s.g, strict=True)
+        expected = -sum(lr * (x * (g_hat - g)).sum() for x, lr, g_hat, g in terms)
+        assert measured(opt, model, batches) == pytest.approx(expected.item(), rel=1e-10, abs=0)
+
+
+@pytest.mark.parametrize("estimator", ["algorithm1", "appendix", "finite-difference", "exact"])
+def test_length_free_takes_out_the_part_along_the_step(estimator):
+    """With plain SGD and one learning rate, U = ⟨c, θ⟩ with c along ĝ has no length-free slope."""
+    model, (batches,) = oracle.make_model(), oracle.make_data(1)
+    base = torch.optim.SGD(model.parameters(), lr=0.1)
+    s = by_hand.take(model, base, batches, RHO)
+    opt = learner("sam", base, model, estimator=estimator, objective="validation", length_free=True)
+
+    def along_g_hat():
+        model.zero_grad()
+        loss = sum((p * x).sum() for p, x in zip(model.parameters(), s.g_hat, strict=True))
+        loss.backward()
+        return loss
+
+    opt.step(oracle.closures(model, batches)[0], along_g_hat)
+    assert abs(opt.last.hyper_gradient) < 1e-15

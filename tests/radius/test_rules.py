@@ -1,0 +1,125 @@
+"""How ν moves, given the hyper-gradient: Adam, the cosine rule, bounds, and when."""
+
+import math
+
+import by_hand
+import pytest
+import torch
+
+import letsam
+import oracle
+
+RHO, STEPS = 0.1, 12
+
+
+def radius(opt):
+    return opt.base.param_groups[0]["sam_rho"].item()
+
+
+def make(name, base_name="momentum", **options):
+    model = oracle.make_model()
+    base = oracle.make_base(base_name, model)
+    return model, letsam.create(name, base, model=model, rho=RHO, **options)
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.9])
+@pytest.mark.parametrize("eps", [1e-8, 1e-3])
+def test_adam_on_nu_is_torch_adam_with_exponential_decay(decay, eps):
+    betas, lr = (0.8, 0.95), 0.03
+    radius_axis = letsam.LearnedRadius(
+        RHO,
+        estimator="algorithm1",
+        objective="squared-gap",
+        length_free=False,
+        rule="adam",
+        lr=lr,
+        betas=betas,
+        eps=eps,
+        decay=decay,
+    )
+    model = oracle.make_model()
+    opt = letsam.create("sam", oracle.make_base("momentum", model), model=model, radius=radius_axis)
+    nu = torch.tensor(math.log(RHO), dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([nu], lr=lr, betas=betas, eps=eps)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(adam, decay)
+    for batches in oracle.make_data(STEPS):
+        assert opt.step(*oracle.closures(model, batches)) == opt.last.loss
+        assert opt.last.hyper_gradient != 0
+        nu.grad = torch.tensor(opt.last.hyper_gradient, dtype=torch.float64)
+        adam.step()
+        schedule.step()
+        assert radius(opt) == pytest.approx(nu.exp().item(), rel=1e-12, abs=0)
+    assert radius(opt) != pytest.approx(RHO, rel=1e-6)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("length_free", [False, True])
+def test_the_cosine_rule(length_free, every):
+    kappa, rho = 0.2, RHO
+    model, opt = make("auto-sam", "sgd", kappa=kappa, length_free=length_free, every=every)
+    for t, batches in enumerate(oracle.make_data(STEPS)):
+        s = by_hand.take(model, opt.base, batches, rho)
+        b = [x - y for x, y in zip(s.g_hat, s.g, strict=True)]
+        if length_free:
+            share = by_hand.dot(b, s.g_hat) / by_hand.dot(s.g_hat, s.g_hat)
+            b = [x - share * y for x, y in zip(b, s.g_hat, strict=True)]
+        J_b = [lr * x for lr, x in zip(s.lr, b, strict=True)]
+        length = (by_hand.dot(s.g_vl, s.g_vl) * by_hand.dot(J_b, J_b)).sqrt()
+        cosine = by_hand.dot(s.g_vl, J_b) / length
+        opt.step(*oracle.closures(model, batches))
+        if t % every == 0:
+            rho = rho * math.exp(kappa * every * cosine)
+        assert radius(opt) == pytest.approx(rho, rel=1e-10, abs=0)
+        rho = radius(opt)
+    assert abs(math.log(rho / RHO)) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["lets-sam", "auto-sam"])
+@pytest.mark.parametrize("bounds", [(RHO, 10.0), (1e-6, RHO), (RHO, RHO)])
+def test_bounds_hold_at_every_step(name, bounds):
+    options = {"lr": 0.05} if name == "lets-sam" else {"kappa": 0.5}
+    model, opt = make(name, bounds=bounds, **options)
+    radii = []
+    for batches in oracle.make_data(STEPS):
+        opt.step(*oracle.closures(model, batches))
+        radii.append(radius(opt))
+    assert min(radii) >= bounds[0] * (1 - 1e-15)
+    assert max(radii) <= bounds[1] * (1 + 1e-15)
+    assert any(rho == pytest.approx(RHO, rel=1e-12) for rho in radii)
+
+
+@pytest.mark.parametrize("name", ["lets-sam", "lets-rst", "lets-looksam", "auto-sam", "auto-rst"])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_the_radius_moves_on_every_kth_perturbed_step_alone(name, every):
+    """And the two passes at θ_{t+1} are made on no other step."""
+    model, opt = make(name, every=every, **({"lr": 0.05} if name.startswith("lets") else {}))
+    perturbed, calls = 0, []
+
+    def counting(closure):
+        def run():
+            calls.append(None)
+            return closure()
+
+        return run
+
+    for batches in oracle.make_data(20):
+        before = radius(opt)
+        calls.clear()
+        opt.step(*map(counting, oracle.closures(model, batches, plain=True)))
+        due = opt.last.perturbed and perturbed % every == 0
+        perturbed += opt.last.perturbed
+        assert (radius(opt) != before) == due
+        assert (opt.last.hyper_gradient is not None) == due
+        upper_passes = (1 if name.startswith("auto") else 2) if due else 0
+        assert len(calls) == opt.last.passes == 1 + opt.last.perturbed + upper_passes
+    assert perturbed > every
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.05, 1 / 3, 7e-3])
+@pytest.mark.parametrize("method", ["sam", "asam", "rst"])
+def test_a_rate_of_zero_leaves_the_radius_bit_equal(method, rho):
+    model = oracle.make_model()
+    opt = letsam.create(f"lets-{method}", oracle.make_base("adamw", model), model=model, rho=rho, lr=0.0)
+    for batches in oracle.make_data(6):
+        opt.step(*oracle.closures(model, batches))
+        assert radius(opt) == rho
