@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, fields
 from importlib import metadata
@@ -84,17 +85,21 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"letsam {metadata.version('letsam')}")
         return 0
-    commands = {Compare: _compare, List: _list, Describe: _describe, Report: _report}
+    commands: dict[type, Callable[[Any], None]] = {Compare: _compare, List: _list, Describe: _describe, Report: _report}
     try:
         command: Any = _parse(arguments)
         commands[type(command)](command)
     except ValueError as error:
         return _complain(error, 2)
+    except BrokenPipeError:  # the reader of our output has gone, as in letsam list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (OSError, RuntimeError) as error:
         return _complain(error, 1)
     except Stopped as stop:
         return stop.code
     except KeyboardInterrupt:
+        print("letsam: stopped", file=sys.stderr)
         return 130
     return 0
 
@@ -105,7 +110,7 @@ def _parse(arguments: list[str]) -> Any:
     try:
         with redirect_stderr(said):
             return tyro.cli(
-                Command,  # type: ignore[arg-type]
+                Command,
                 prog="letsam",
                 description="Sharpness-aware training without a radius to tune. letsam --version prints the version.",
                 args=arguments or ["--help"],

@@ -40,11 +40,13 @@ class Closure:
         within("micro_batches", micro_batches, 1, float("inf"))
         self.model, self.loss_fn, self.batch = model, loss_fn, batch
         self.micro_batches, self.autocast, self.scaler = micro_batches, autocast, scaler
+        self._seen = batch
         self.losses: Tensor | None = None
         """Losses of the samples in the last pass, if the loss function returns them (reduction="none")."""
 
     def __call__(self) -> Tensor:
         """Clear the gradients, forward and backward over all micro-batches, return the mean loss."""
+        self._seen = self.batch
         loss, self.losses = self._accumulate(self.batch)
         return loss
 
@@ -59,12 +61,13 @@ class Closure:
         with torch.no_grad():
             after = torch.cat([self._loss(part) for part in self._parts(self.batch)])
         chosen = (after - before).topk(max(1, round(share * len(after)))).indices
-        return self._accumulate(_map(self.batch, lambda x: x[chosen.to(x.device)]))[0]
+        self._seen = _map(self.batch, lambda x: x[chosen.to(x.device)])
+        return self._accumulate(self._seen)[0]
 
     def hessian_product(self, params: list[Tensor], vectors: list[Tensor]) -> list[Tensor]:
-        """∇²L·vector at the present weights, by double backward; `.grad` is left alone."""
+        """∇²L·vector at the present weights, on the samples of the last pass, by double backward; leaves `.grad`."""
         total = [torch.zeros_like(v) for v in vectors]
-        for part, weight in self._weighted(self.batch):
+        for part, weight in self._weighted(self._seen):
             with torch.enable_grad():
                 gradients = torch.autograd.grad(
                     self._loss(part).mean(), params, create_graph=True, materialize_grads=True

@@ -24,15 +24,14 @@ class Combiner(Protocol):
     memories: tuple[str, ...]
     """Names of what it remembers from step to step."""
 
-    @property
-    def slope(self) -> float:
-        """The derivative of the combined gradient in ĝ, as the learned radius sees it."""
-
     def wants_perturbation(self, recall: Recall) -> bool:
         """Whether this step must be perturbed whatever the policy says."""
 
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """Combine into g_hat; returns what to find again at the next step."""
+
+    def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
+        """b ← (∂d/∂ĝ)·b: how the combined gradient d answers when ĝ moves along b."""
 
     def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
         """Combine into g on a step without a perturbed pass."""
@@ -41,10 +40,12 @@ class Combiner(Protocol):
 class _Plain:
     needs_clean = False
     memories: tuple[str, ...] = ()
-    slope = 1.0
 
     def wants_perturbation(self, recall: Recall) -> bool:
         return False
+
+    def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
+        return None
 
     def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
         return None
@@ -75,6 +76,15 @@ class SurrogateGap(_Plain):
         add_(g_hat, g_perp, -self.alpha)
         return {}
 
+    def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
+        """b ← (1 + αc)b + αc'ĝ, with c = ⟨g,ĝ⟩/‖ĝ‖² and c' = (⟨g,b⟩ − 2c⟨ĝ,b⟩)/‖ĝ‖² its change along b."""
+        assert g is not None
+        length = space.dot(g_hat, g_hat)
+        c = ratio(space.dot(g, g_hat), length)
+        change = ratio(space.dot(g, b) - 2 * c * space.dot(g_hat, b), length)
+        scale_(b, 1 + self.alpha * c)
+        add_(b, scaled(g_hat, self.alpha * change))
+
 
 @dataclass(frozen=True)
 class Mix(_Plain):
@@ -87,17 +97,16 @@ class Mix(_Plain):
     def __post_init__(self) -> None:
         within("alpha", self.alpha, 0, 1)
 
-    @property
-    def slope(self) -> float:  # type: ignore[override]
-        """α."""
-        return self.alpha
-
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """ĝ ← αĝ + (1−α)g."""
         assert g is not None
         scale_(g_hat, self.alpha)
         add_(g_hat, g, 1 - self.alpha)
         return {}
+
+    def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
+        """b ← αb."""
+        scale_(b, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,7 @@ class Reuse(_Plain):
         return {"g_v": g_v}
 
     def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
-        """G ← g + α(‖g‖/‖g_v‖)g_v."""
+        """g ← g + α(‖g‖/‖g_v‖)g_v."""
         g_v = recall("g_v")
         assert g_v is not None
         add_(g, scaled(g_v, self.alpha * ratio(space.norm(g), space.norm(g_v))))

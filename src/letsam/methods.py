@@ -265,7 +265,8 @@ def _memory(preset: Preset, learned: radius.LearnedRadius | None) -> int:
     """Parameter copies alive during a pass: θ_t; g, or what the learned radius keeps; what the axes remember."""
     if preset.policy is policies.Never:
         return 0
-    remembered = len(preset.combiner.memories) + len(preset.perturbation.memories)
+    # What a perturbation remembers is there twice: the new value is installed when the base has stepped.
+    remembered = len(preset.combiner.memories) + 2 * len(preset.perturbation.memories)
     return 1 + int(preset.combiner.needs_clean or learned is not None) + remembered
 
 

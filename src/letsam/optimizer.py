@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ from .perturbations import L2, Perturbation, Where, filter_dimensions
 from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
-from .state import Memory, fresh_scalars
+from .state import Memory, fresh_scalars, takes_skip_flag
 from .tensors import Space, Tensors, add_, chosen, copy_, scaled
 from .wrapper import Wrapper
 
@@ -66,9 +67,7 @@ class SharpnessAware(Wrapper):
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         if not isinstance(base, Optimizer):
-            raise TypeError(
-                f"base is a {type(base).__name__}; give a torch.optim optimizer such as SGD(params, lr=0.1)"
-            )
+            raise TypeError(f"base is a {type(base).__name__}; give a torch optimizer such as SGD(params, lr=0.1)")
         if isinstance(base, SharpnessAware):
             raise TypeError("base is sharpness-aware already; give the optimizer inside it, base.base")
         within("keep", keep, 0, 1)
@@ -84,7 +83,7 @@ class SharpnessAware(Wrapper):
     def _start(self) -> None:
         """Everything that lives no longer than a step, and is never saved."""
         self.last = StepReport()
-        self._memory = Memory(self.base)
+        self._memory = Memory(self.base, (*self.perturbation.memories, *self.combiner.memories))
         self._feedback = ScalerFeedback()
         self._backup: Tensors = []
         self._finite: Tensor | None = None
@@ -98,9 +97,7 @@ class SharpnessAware(Wrapper):
     def step(self, closure: Pass | None = None, val_closure: Pass | None = None) -> Any:
         """One whole step; returns the loss of the clean pass. Without a closure, steps the base on `.grad`."""
         if closure is None:
-            result = self.base.step()
-            self._memory.materialise((*self.perturbation.memories, *self.combiner.memories))
-            return result
+            return self.base.step()
         if val_closure is None and self._learning is not None:
             raise ValueError("a learned radius needs validation batches: call step(closure, val_closure=…)")
         loss = self.backward(closure)
@@ -119,8 +116,8 @@ class SharpnessAware(Wrapper):
         self._forget_step()
         self.last = StepReport()
         scalars, t = self._scalars, self._scalars["sam_step"]
-        with self._guarded(closure) as statistics:
-            rng = RandomState(self._device)
+        with self._guarded() as statistics:
+            rng = RandomState(self._device) if self.replay_rng else None
             loss = self._pass(closure)
             space = Space([p for p in self._params if p.grad is not None])
             norm = space.norm(space.gradients())
@@ -158,9 +155,10 @@ class SharpnessAware(Wrapper):
             finite = self._ranks.all(finite & loss.isfinite())
             return self._ranks.mean(loss.double()), space.take_gradients()
 
-        with self._guarded(closure) as statistics, untouched_rng(self._device):
+        with self._guarded() as statistics, untouched_rng(self._device):
             signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
             statistics.restore()
+        self.zero_grad()
         self._finite = finite & signal["hyper_gradient"].isfinite()
         radius.update(signal, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
@@ -168,32 +166,35 @@ class SharpnessAware(Wrapper):
     # -------------------------------------------------------------------------------------------- inside a step
 
     def _perturbed(
-        self, closure: Pass, at: Where, finite: Tensor, rng: RandomState, statistics: BatchStatistics
+        self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None, statistics: BatchStatistics
     ) -> Tensor:
         """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
         space, theta, learning = at.space, at.space.theta, self._learning
         keeps = learning.keeps if learning else ()
-        at.theta = self._back_up(theta)
-        g: Tensors | None = space.take_gradients()
-        assert g is not None
-        epsilon = self._epsilon(self.perturbation.direction(g, at), space)
-        memories = self.perturbation.remember(g, at)
-        if not (self.combiner.needs_clean or "g" in keeps):
-            g = None  # lets its memory go before the next pass
+        at.theta, clean = self._back_up(theta), space.take_gradients()
+        epsilon = self._epsilon(self.perturbation.direction(clean, at), space)
+        memories = self.perturbation.remember(clean, at)
+        recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
+        then = replace(at, recall=recalled.get)
+        g = clean if self.combiner.needs_clean or "g" in keeps else None
+        del clean  # if nobody needs it, its memory goes before the next pass
         change = None
         try:
             add_(theta, epsilon)
             if "epsilon" not in keeps:
                 epsilon = []
-            if self.replay_rng:
+            if rng is not None:
                 rng.replay()
-            rng = RandomState(self._device)
+            before = RandomState(self._device) if learning else None
             loss = self._pass(closure if self.keep == 1.0 else lambda: closure.hardest(self.keep))  # type: ignore[attr-defined]
             g_hat = space.gradients()
-            finite = self._ranks.all(finite & loss.isfinite() & space.norm(g_hat).isfinite())
-            if learning:
-                again = lambda h: self._epsilon(self.perturbation.direction(h, at), space)  # noqa: E731
-                change = learning.change(LowerStep(space, at.theta, g, epsilon, g_hat, again, closure, rng, self._pass))
+            used = Space([p for p in self._params if p.grad is not None])  # a pass may use other parameters
+            finite = self._ranks.all(finite & loss.isfinite() & used.norm(used.gradients()).isfinite())
+            if learning and before:
+                again = lambda h: self._epsilon(self.perturbation.direction(h, then), space)  # noqa: E731
+                combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
+                lower = LowerStep(space, at.theta, g, epsilon, g_hat, again, combined, closure, before, self._pass)
+                change = learning.change(lower)
         finally:
             copy_(theta, self._backup)
             statistics.restore()
@@ -201,7 +202,7 @@ class SharpnessAware(Wrapper):
         for name, values in memories.items():
             self._memory.remember(space, name, chosen(finite, values, at.recall(name)))
         if learning and change:
-            self._upper = (learning, space, learning.response(change, space, self.base, self.combiner.slope))
+            self._upper = (learning, space, learning.response(change, space, self.base))
         self.last.tell(perturbed_loss=loss, perturbed=True)
         return finite
 
@@ -215,7 +216,7 @@ class SharpnessAware(Wrapper):
         A fused base takes the flag on the device; for the others it has to be read, one wait for the device a step.
         """
         assert self._finite is not None
-        if getattr(self.base, "_step_supports_amp_scaling", False):
+        if takes_skip_flag(self.base):
             self.base.grad_scale, self.base.found_inf = None, (~self._finite).float()  # type: ignore[attr-defined]
             try:
                 self.base.step()
@@ -267,13 +268,13 @@ class SharpnessAware(Wrapper):
         return [self._filter_of.get(id(p)) for p in space.params]
 
     @contextmanager
-    def _guarded(self, closure: Pass) -> Iterator[BatchStatistics]:
+    def _guarded(self) -> Iterator[BatchStatistics]:
         """BatchNorm statistics go back to where they were if anything fails inside."""
         self._statistics.save()
         try:
             yield self._statistics
         except BaseException:
-            self._statistics.restore()
+            self._statistics.undo()
             raise
 
     def _back_up(self, theta: Tensors) -> Tensors:

@@ -48,18 +48,22 @@ class BatchStatistics:
     def save(self) -> None:
         """Take the present statistics as the good ones."""
         self._buffers = [b for m in self._layers for b in m.buffers(recurse=False)]
-        self._saved = [b.clone() for b in self._buffers]
+        self._start = self._good = [b.clone() for b in self._buffers]
+
+    def accept(self, finite: Tensor) -> None:
+        """Take what the clean pass wrote as good if it was finite, decided on the device."""
+        self._good = [torch.where(finite, b, start) for b, start in zip(self._buffers, self._start, strict=True)]
+        self.restore()
 
     def restore(self) -> None:
         """Go back to the good ones."""
-        for saved, buffer in zip(self._saved, self._buffers, strict=True):
-            buffer.copy_(saved)
+        for buffer, good in zip(self._buffers, self._good, strict=True):
+            buffer.copy_(good)
 
-    def accept(self, finite: Tensor) -> None:
-        """Keep what the clean pass wrote if it was finite, decided on the device."""
-        for saved, buffer in zip(self._saved, self._buffers, strict=True):
-            saved.copy_(torch.where(finite, buffer, saved))
-            buffer.copy_(saved)
+    def undo(self) -> None:
+        """Go back to where `save` was called: the step did not happen."""
+        self._good = self._start
+        self.restore()
 
 
 class RandomState:
@@ -88,25 +92,44 @@ def untouched_rng(device: torch.device) -> Iterator[None]:
 
 
 class Ranks:
-    """Makes flags and losses the same on all ranks; with one process it does nothing."""
+    """Makes flags and losses the same on all ranks that train together; with one process it does nothing.
+
+    These are the ranks of the given group, of DistributedDataParallel or of the mesh of FSDP2. What a plain function
+    trains cannot be seen: then they are all ranks there are.
+    """
 
     def __init__(self, model: nn.Module | None, params: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
-        spread = group is not None or isinstance(model, DistributedDataParallel) or any(map(sharded, params))
-        self._active = spread and dist.is_initialized() and dist.get_world_size(group) > 1
-        self._group = group
+        self._candidates = [group] if group is not None else _groups(model, params)
+
+    @property
+    def _groups(self) -> list[dist.ProcessGroup | None]:
+        if not (dist.is_available() and dist.is_initialized()):
+            return []
+        return [group for group in self._candidates if dist.get_world_size(group) > 1]
 
     def all(self, flag: Tensor) -> Tensor:
         """True if it is true on every rank."""
-        if not self._active:
-            return flag
-        number = flag.to(torch.int32)
-        dist.all_reduce(number, dist.ReduceOp.MIN, group=self._group)
-        return number.bool()
+        for group in self._groups:
+            number = flag.to(torch.int32)
+            dist.all_reduce(number, dist.ReduceOp.MIN, group=group)
+            flag = number.bool()
+        return flag
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean over the ranks."""
-        if not self._active:
-            return value
-        total = value.clone()
-        dist.all_reduce(total, group=self._group)
-        return total / dist.get_world_size(self._group)
+        for group in self._groups:
+            total = value.clone()
+            dist.all_reduce(total, group=group)
+            value = total / dist.get_world_size(group)
+        return value
+
+
+def _groups(model: nn.Module | None, params: Sequence[Any]) -> list[Any]:
+    """The process groups to reduce over, one after the other; None stands for all ranks."""
+    wrapped = [m for m in (model.modules() if model is not None else ()) if isinstance(m, DistributedDataParallel)]
+    meshes = [p.device_mesh for p in params if sharded(p)]
+    if wrapped:
+        return [wrapped[0].process_group]
+    if meshes:
+        return max(meshes, key=lambda mesh: mesh.size()).get_all_groups()
+    return [None]

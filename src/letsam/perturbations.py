@@ -143,7 +143,7 @@ class Friendly:
         return scaled(d, 1 / (at.space.norm(d) + self.tiny))
 
     def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
-        """M ← λm + (1−λ)g."""
+        """m ← λm + (1−λ)g."""
         m = at.recall("m")
         if m is None:
             return {"m": [x.clone() for x in g]}

@@ -100,7 +100,7 @@ class EveryK(_Memoryless):
         return 1 / self.k
 
     def decide(self, t: int, norm: Tensor, finite: Tensor, scalars: Scalars) -> bool:
-        """T mod k = 0."""
+        """t mod k = 0."""
         return t % self.k == 0
 
 

@@ -99,6 +99,11 @@ def hessian_vector(losses: Losses, theta: Tensors, batch: Batch, v: Tensors) -> 
     return list(torch.autograd.grad(dot(list(g), v), theta))
 
 
+def jvp(f: Callable[..., Tensors], x: Tensors, b: Tensors) -> Tensors:
+    """The derivative of f at x along b, by autograd."""
+    return list(torch.autograd.functional.jvp(lambda *x: tuple(f(*x)), tuple(x), tuple(b))[1])
+
+
 def sgd(theta: Tensor, d: Tensor, state: State, o: State) -> tuple[Tensor, State]:
     """u_t = μ u_{t−1} + (1−τ)(d + λθ), u_0 = d + λθ;  θ − η u_t, with Nesterov θ − η (d + λθ + μ u_t)."""
     d = d + o["weight_decay"] * theta
@@ -136,8 +141,8 @@ class Base(NamedTuple):
 
     def jacobian(self, theta: Tensors, d: Tensors, states: list[State], b: Tensors) -> Tensors:
         """J b with J = −dθ_{t+1}/dd: autograd through the update, to check the closed forms."""
-        update = lambda *d: tuple(self.step(theta, list(d), states)[0])  # noqa: E731
-        return times(-1.0, list(torch.autograd.functional.jvp(update, tuple(d), tuple(b))[1]))
+        update = lambda *d: self.step(theta, list(d), states)[0]  # noqa: E731
+        return times(-1.0, jvp(update, d, b))
 
 
 class World(NamedTuple):
@@ -285,7 +290,7 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
             if o.estimator in ("algorithm1", "appendix"):  # as printed: J = η
                 J_b = [group["lr"] * x for group, x in zip(w.base.options, b, strict=True)]
             else:
-                J_b = w.base.jacobian(theta, d, states, b)
+                J_b = w.base.jacobian(theta, d, states, jvp(lambda *x, g=g: combine(o, g, list(x)), g_hat, b))
             next_rho, nu_state, g_nu = learn(o, rho, nu_state, upper_gradient(o, *tr, *vl), J_b)
         steps.append(Step(new, rho.item(), next_rho.item(), perturbed, g_nu, len(kept[0])))
         theta, states, rho = new, new_states, next_rho

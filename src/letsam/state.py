@@ -6,6 +6,7 @@ after the base has made its own state there (Adam looks whether it is empty).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,17 +47,36 @@ def load_scalars(base: Optimizer, fresh: Scalars) -> None:
         group[key] = torch.as_tensor(value).to(old) if isinstance(old, Tensor) else type(old)(value)
 
 
+def takes_skip_flag(base: Optimizer) -> bool:
+    """Whether the base can be told on the device to skip its step, as GradScaler tells fused optimizers.
+
+    Not before there are momentum buffers: a fused SGD that skips its first step leaves them uninitialised.
+    """
+    momentum = [
+        p for group in base.param_groups if group.get("momentum") for p in group["params"] if p.grad is not None
+    ]
+    ready = all(base.state.get(p, {}).get("momentum_buffer") is not None for p in momentum)
+    return getattr(base, "_step_supports_amp_scaling", False) and ready
+
+
 class Memory:
     """Tensors that an axis wants to find again at the next step.
 
     What is remembered during a step is installed when the base has stepped, whoever called it: a step that did not
-    happen is not remembered.
+    happen is not remembered. Every name has its place from the first step of the base on, filled or not: a distributed
+    checkpoint makes one step with zero gradients, and loads what it finds a place for.
     """
 
-    def __init__(self, base: Optimizer) -> None:
-        self.base = base
+    def __init__(self, base: Optimizer, names: Sequence[str]) -> None:
+        self.base, self.names = base, names
         self._pending: list[tuple[Space, str, Tensors]] = []
-        base.register_step_post_hook(lambda *_: self._install())
+        this = weakref.ref(self)  # a base that is wrapped again keeps the hooks of the old wrapper
+
+        def install(*_: Any) -> None:
+            if (memory := this()) is not None:
+                memory._install()
+
+        base.register_step_post_hook(install)
 
     def forget_pending(self) -> None:
         """The last step did not happen."""
@@ -77,15 +97,13 @@ class Memory:
 
         return of
 
-    def materialise(self, names: Sequence[str]) -> None:
-        """Make empty places for what a checkpoint is about to load, beside the state the base has made."""
-        for p in [p for group in self.base.param_groups for p in group["params"] if p.grad is not None]:
-            for name in names:
-                self.base.state[p].setdefault(PREFIX + name, torch.zeros_like(p))
-
     def _install(self) -> None:
         for space, key, values in self._pending:
             for p, value in zip(space.params, values, strict=True):
                 self.base.state[p][key] = like(p, value)
             self.base.param_groups[0]["sam_memories"] += 1
         self._pending.clear()
+        for p in [p for group in self.base.param_groups for p in group["params"] if p.grad is not None]:
+            for name in self.names:
+                if PREFIX + name not in self.base.state[p]:
+                    self.base.state[p][PREFIX + name] = torch.zeros_like(p)

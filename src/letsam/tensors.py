@@ -87,15 +87,20 @@ class Space:
     """The space of the parameters that have a gradient in this step."""
 
     def __init__(self, params: Sequence[Tensor]) -> None:
-        self.params = list(params)
+        self.params: list[Any] = list(params)
         self.theta = [local(p) for p in self.params]
         self.device = self.theta[0].device
-        self._sharded = [sharded(p) for p in self.params]
+        self._shard_groups = [_shard_groups(p) for p in self.params]
 
     def take_gradients(self) -> Tensors:
-        """Move the gradients out of `.grad`, so that the next pass cannot write over them."""
+        """Move the gradients out of `.grad`, so that the next pass cannot write over them.
+
+        Views into DDP's buckets (gradient_as_bucket_view) would be written over even so: they are copied.
+        """
         gradients = self.gradients()
-        for p in self.params:
+        for i, p in enumerate(self.params):
+            if not sharded(p) and gradients[i]._is_view():
+                gradients[i] = gradients[i].clone()
             p.grad = None
         return gradients
 
@@ -104,29 +109,38 @@ class Space:
         for p in self.params:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
+            elif sharded(p) and p.grad.placements != p.placements:  # a sum that tensor parallelism left to do
+                p.grad = p.grad.redistribute(placements=p.placements)
         return [local(p.grad) for p in self.params if p.grad is not None]
 
     def norm(self, a: Tensors) -> Tensor:
         """‖a‖₂ over all parameters."""
         norms = torch._foreach_norm(a, 2, dtype=torch.promote_types(a[0].dtype, torch.float32))
-        return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._sharded) else _norm(norms)
+        return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._shard_groups) else _norm(norms)
 
     def dot(self, a: Tensors, b: Tensors) -> Tensor:
         """⟨a, b⟩ over all parameters."""
         return self._total([_dot(x, y) for x, y in zip(a, b, strict=True)])
 
     def _total(self, parts: Tensors) -> Tensor:
-        whole = [x for x, split in zip(parts, self._sharded, strict=True) if not split]
-        shards = [x for x, split in zip(parts, self._sharded, strict=True) if split]
-        total = _sum(whole) if whole else scalar(0.0, self.device)
-        return total + self._over_shards(_sum(shards)) if shards else total
+        """The sum, over the shards of all ranks too; what every rank has whole is counted once."""
+        by_groups: dict[tuple[dist.ProcessGroup, ...], Tensors] = {}
+        for x, groups in zip(parts, self._shard_groups, strict=True):
+            by_groups.setdefault(groups, []).append(x)
+        total = scalar(0.0, self.device)
+        for groups, some in by_groups.items():
+            subtotal = _sum(some)
+            for group in groups:
+                dist.all_reduce(subtotal, group=group)
+            total = total + subtotal
+        return total
 
-    def _over_shards(self, x: Tensor) -> Tensor:
-        p: Any = self.params[self._sharded.index(True)]
-        for axis, placement in enumerate(p.placements):
-            if placement.is_shard():
-                dist.all_reduce(x, group=p.device_mesh.get_group(axis))
-        return x
+
+def _shard_groups(p: Any) -> tuple[dist.ProcessGroup, ...]:
+    """The ranks that hold the other shards of a parameter, one group per dimension of the mesh; () if it is whole."""
+    if not sharded(p):
+        return ()
+    return tuple(p.device_mesh.get_group(i) for i, placement in enumerate(p.placements) if not placement.is_replicate())
 
 
 def _norm(norms: Sequence[Tensor]) -> Tensor:

@@ -118,21 +118,21 @@ def recorded_masks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], None]:
     return use
 
 
-# Each with the epsilon of the public code.
+# Each with the epsilon of the public code (`tiny`).
 ELEMENTWISE = {"xi": 0.0, "filterwise": False}
 EQUAL: dict[str, tuple[str, dict[str, Any]]] = {
-    "sam/sam": ("sam", {"eps": 1e-12}),
-    "sam/adaptive": ("asam", ELEMENTWISE | {"eps": 1e-12}),
-    "asam/sam": ("sam", {"eps": 1e-16}),
-    "asam/nobias": ("asam", {"xi": 0.01, "filterwise": False, "eps": 1e-16}),
-    "asam/linear-nobias": ("asam", {"xi": 0.01, "eps": 1e-16}),  # no convolution: filter-wise changes nothing
+    "sam/sam": ("sam", {"tiny": 1e-12}),
+    "sam/adaptive": ("asam", ELEMENTWISE | {"tiny": 1e-12}),
+    "asam/sam": ("sam", {"tiny": 1e-16}),
+    "asam/nobias": ("asam", {"xi": 0.01, "filterwise": False, "tiny": 1e-16}),
+    "asam/linear-nobias": ("asam", {"xi": 0.01, "tiny": 1e-16}),  # no convolution: filter-wise changes nothing
     "gsam/gsam": ("gsam", {"alpha": 0.4}),
     "gsam/adaptive": ("gsam", {"alpha": 0.4, "perturbation": letsam.Adaptive(**ELEMENTWISE)}),
-    "esam/sam": ("esam", {"beta": 1.0, "keep": 1.0, "eps": 1e-7}),
-    "esam/weights": ("esam", {"beta": 0.6, "keep": 1.0, "eps": 1e-7}),
+    "esam/sam": ("esam", {"beta": 1.0, "keep": 1.0, "tiny": 1e-7}),
+    "esam/weights": ("esam", {"beta": 0.6, "keep": 1.0, "tiny": 1e-7}),
     "looksam/primed": ("looksam", {"alpha": 0.7, "k": 3}),
-    "fsam/fsam": ("fsam", {"sigma": 1.0, "momentum": 0.9, "eps": 1e-12}),
-    "fsam/half": ("fsam", {"sigma": 0.5, "momentum": 0.6, "eps": 1e-12}),
+    "fsam/fsam": ("fsam", {"sigma": 1.0, "momentum": 0.9, "tiny": 1e-12}),
+    "fsam/half": ("fsam", {"sigma": 0.5, "momentum": 0.6, "tiny": 1e-12}),
 }
 
 
@@ -159,7 +159,7 @@ def test_esam_official_draws_one_step_ahead(name: str) -> None:
     case = CASES[name]
     drawn = [[u <= case["options"]["beta"] for u in draws] for draws in case["draws"]]
     assert case["kept"] == [[True] * len(drawn[0]), *drawn[:-1]]
-    assert gap(ours(case, "esam", beta=0.6, keep=1.0, eps=1e-7), recorded(case)) > VISIBLE
+    assert gap(ours(case, "esam", beta=0.6, keep=1.0, tiny=1e-7), recorded(case)) > VISIBLE
 
 
 @each("sam/adaptive")
@@ -175,7 +175,7 @@ def test_asam_official_is_elementwise_on_convolutions(name: str) -> None:
     """Ours is filter-wise by default, as the LETS paper has T for convolutions; the official code is not."""
     case = CASES[name]
     assert gap(ours(case, "asam"), recorded(case)) > VISIBLE
-    assert gap(ours(case, "asam", filterwise=False, eps=1e-16), recorded(case)) < ROUNDING
+    assert gap(ours(case, "asam", filterwise=False, tiny=1e-16), recorded(case)) < ROUNDING
 
 
 @each("asam/bias", "asam/linear-bias")
@@ -201,7 +201,7 @@ def test_esam_official_keeps_one_sample_fewer(name: str, recorded_masks: Callabl
     k = 1 none. Ours keeps k = γB, never fewer than one; asked for k − 1 it gives the official numbers."""
     case = CASES[name]
     recorded_masks(case)
-    options, k = {"beta": case["options"]["beta"], "eps": 1e-7}, int(case["options"]["gamma"] * BATCH)
+    options, k = {"beta": case["options"]["beta"], "tiny": 1e-7}, int(case["options"]["gamma"] * BATCH)
     assert case["selected"] == [k - 1] * STEPS
     assert gap(ours(case, "esam", keep=k / BATCH, **options), recorded(case)) > VISIBLE
     assert gap(ours(case, "esam", keep=(k - 1) / BATCH, **options), recorded(case)) < ROUNDING
@@ -242,16 +242,16 @@ def test_looksam_leminhbinh_first_projects_on_the_weights(name: str) -> None:
 def test_looksam_rollovd_decomposes_per_tensor(name: str) -> None:
     """There each tensor has its own projection and its own ‖g‖/‖g_v‖. Ours are global, as in the paper."""
     case = CASES[name]
-    assert gap(ours(case, "looksam", alpha=0.75, k=3, eps=1e-8), recorded(case)) > VISIBLE
+    assert gap(ours(case, "looksam", alpha=0.75, k=3, tiny=1e-8), recorded(case)) > VISIBLE
     assert gap(by_hand(case, looksam(case, per_tensor=True, eps=1e-8)), recorded(case)) < ROUNDING
 
 
 @each("looksam/single")
 def test_looksam_rollovd_with_one_tensor(name: str) -> None:
     """With one tensor, per tensor is global; what is left is the 1e-8 that rollovd adds to ‖g‖ and to ‖g_v‖.
-    Ours has an eps for the first only; the second is 1e-8/‖g_v‖ of a step, some 1e-7 here."""
+    Ours has `tiny` for the first only; the second is 1e-8/‖g_v‖ of a step, some 1e-7 here."""
     case = CASES[name]
-    mine = ours(case, "looksam", alpha=0.75, k=3, eps=0.0)
+    mine = ours(case, "looksam", alpha=0.75, k=3, tiny=0.0)
     assert gap(by_hand(case, looksam(case, eps=1e-8)), recorded(case)) < ROUNDING
     assert gap(by_hand(case, looksam(case, eps=0.0)), mine) < ROUNDING
     assert gap(mine, recorded(case)) < 1e-6

@@ -7,7 +7,7 @@ import torch
 
 import oracle
 
-XI = 0.01
+XI, EPS = 0.01, 1e-12
 
 
 def dot(a, b):
@@ -32,7 +32,7 @@ def direction(g, T=None):
     """g/‖g‖, or T²g/‖Tg‖."""
     T = T or [torch.ones_like(x) for x in g]
     Tg = [t * x for t, x in zip(T, g, strict=True)]
-    return [t * x / dot(Tg, Tg).sqrt() for t, x in zip(T, Tg, strict=True)]
+    return [t * x / (dot(Tg, Tg).sqrt() + EPS) for t, x in zip(T, Tg, strict=True)]
 
 
 def take(model, base, data, rho, adaptive=False):

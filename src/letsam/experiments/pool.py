@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -18,7 +18,7 @@ Message = tuple[str, Job, Any]
 """("start" | "epoch" | "note" | "done", job, row or text)."""
 
 
-def work(jobs: list[Job], folder: Path, workers: int) -> Iterator[Message]:
+def work(jobs: list[Job], folder: Path, workers: int) -> Generator[Message]:
     """Train all jobs, at most `workers` at a time; yields what happens. Leaving the loop stops the workers."""
     waiting = deque(jobs)
     crew = [_start(folder) for _ in range(min(workers, len(jobs)))]
@@ -29,8 +29,7 @@ def work(jobs: list[Job], folder: Path, workers: int) -> Iterator[Message]:
             pipe.send(busy[pipe][1])
             yield "start", busy[pipe][1], None
         while busy:
-            for pipe in wait(list(busy)):
-                assert isinstance(pipe, Connection)
+            for pipe in [pipe for pipe in wait(list(busy)) if isinstance(pipe, Connection)]:
                 process, job = busy[pipe]
                 kind, content = _receive(process, pipe, job)
                 yield kind, job, content

@@ -18,13 +18,13 @@ from ..tensors import Space, Tensors, local
 
 def with_plain_rate(b: Tensors, space: Space, base: Optimizer) -> Tensors:
     """η·b: the step as the paper prints it."""
-    return [x * group["lr"] for x, _, group in _with_groups(b, space, base)]
+    return [x * _rate(group) for x, _, group in _with_groups(b, space, base)]
 
 
-def with_jacobian(b: Tensors, space: Space, base: Optimizer, slope: float) -> Tensors:
-    """J·slope·b, slope being the derivative of the combined gradient in ĝ."""
+def with_jacobian(b: Tensors, space: Space, base: Optimizer) -> Tensors:
+    """J·b."""
     rule = {SGD: _sgd, Adam: _adam, AdamW: _adam}.get(type(base), _unknown)
-    return [x * (slope * rule(p, group, base.state.get(p, {}))) for x, p, group in _with_groups(b, space, base)]
+    return [x * rule(p, group, base.state.get(p, {})) for x, p, group in _with_groups(b, space, base)]
 
 
 def _with_groups(b: Tensors, space: Space, base: Optimizer) -> Iterator[tuple[Tensor, Tensor, dict[str, Any]]]:
@@ -33,8 +33,12 @@ def _with_groups(b: Tensors, space: Space, base: Optimizer) -> Iterator[tuple[Te
         yield x, p, group_of[id(p)]
 
 
+def _rate(group: dict[str, Any]) -> Any:
+    return -group["lr"] if group.get("maximize") else group["lr"]
+
+
 def _unknown(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
-    return group["lr"]
+    return _rate(group)
 
 
 def _sgd(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
@@ -42,22 +46,22 @@ def _sgd(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
     first = state.get("momentum_buffer") is None
     undamped = group["momentum"] == 0 or first
     factor = 1.0 if undamped else 1 - group["dampening"]
-    return group["lr"] * factor * (1 + group["momentum"] if group["nesterov"] else 1)
+    return _rate(group) * factor * (1 + group["momentum"] if group["nesterov"] else 1)
 
 
 def _adam(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
     if group["amsgrad"]:
-        return group["lr"]
+        return _rate(group)
     assert p.grad is not None
     beta1, beta2 = group["betas"]
     g = -local(p.grad) if group["maximize"] else local(p.grad)
     if group["weight_decay"] and not group.get("decoupled_weight_decay", False):
         g = g + group["weight_decay"] * local(p)
     m, v = (local(state[k]) if k in state else torch.zeros_like(g) for k in ("exp_avg", "exp_avg_sq"))
-    t = state.get("step", 0) + 1
+    t = torch.as_tensor(state.get("step", 0)).double() + 1  # torch counts in float32, too coarse for β^t
     m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
     m_hat, root = m / (1 - beta1**t), (v / (1 - beta2**t)).sqrt()
     denominator = root + group["eps"]
     through_m = (1 - beta1) / (1 - beta1**t) / denominator
     droot = (1 - beta2) / (1 - beta2**t) * g / torch.where(root > 0, root, torch.ones_like(root))
-    return group["lr"] * (through_m - m_hat * droot / denominator**2)
+    return _rate(group) * (through_m - m_hat * droot / denominator**2)

@@ -88,9 +88,14 @@ class LearnedRadius:
     def _needs_training(self) -> bool:
         return self.objective != "validation" or self.estimator == "algorithm1"
 
+    @property
+    def _as_printed(self) -> bool:
+        """The paper's estimators take the combined gradient for ĝ and the learning rate for J."""
+        return self.estimator in ("algorithm1", "appendix")
+
     def scalars(self) -> dict[str, float]:
-        """Adam's moments of ν and the number of updates; ν itself is log `sam_rho`."""
-        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0}
+        """Adam's moments of ν, updates made and skipped; ν itself is log `sam_rho`."""
+        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0, "radius_skipped": 0.0}
 
     def set(self, t: int, norm: Tensor, groups: list[dict[str, Any]]) -> None:
         """`sam_rho` holds what was learned."""
@@ -98,16 +103,24 @@ class LearnedRadius:
     def change(self, step: LowerStep) -> Change:
         """ρb = dĝ/dν, as a function of ḡ_tr: Algorithm 1 has to wait for it, the others are formed now."""
         if self.estimator == "algorithm1":
-            step.g_hat = [x.clone() for x in step.g_hat]  # the combiner may write into it before ḡ_tr is there
-            return lambda g_bar_tr: self._estimate(replace(step, g_bar_tr=g_bar_tr))
+            # A copy of ĝ, since the combiner may write into it before ḡ_tr is there.
+            g_hat = [x.clone() for x in step.g_hat]
+            held = replace(step, g=None, epsilon=[], g_hat=g_hat, through_combiner=lambda b: None)
+
+            def later(g_bar_tr: Tensors | None) -> Tensors:
+                b = self._estimate(replace(held, g_bar_tr=g_bar_tr))
+                held.g_hat = []  # given back before the validation pass
+                return b
+
+            return later
         b = self._estimate(step)
         return lambda g_bar_tr: b
 
-    def response(self, change: Change, space: Space, base: Optimizer, slope: float) -> Response:
+    def response(self, change: Change, space: Space, base: Optimizer) -> Response:
         """J·ρb, the answer of −θ_{t+1} to ν; called before the base steps, when its state still is that of step t."""
-        if self.estimator in ("algorithm1", "appendix"):  # as printed: J = η
+        if self._as_printed:
             return lambda g_bar_tr: with_plain_rate(change(g_bar_tr), space, base)
-        b = with_jacobian(change(None), space, base, slope)
+        b = with_jacobian(change(None), space, base)
         return lambda g_bar_tr: b
 
     def _estimate(self, step: LowerStep) -> Tensors:
@@ -115,6 +128,8 @@ class LearnedRadius:
         if self.length_free:
             along = ratio(step.space.dot(b, step.g_hat), step.space.dot(step.g_hat, step.g_hat))
             subtract_projection_(b, step.g_hat, along)
+        if not self._as_printed:
+            step.through_combiner(b)
         return b
 
     def hyper_gradient(
@@ -154,6 +169,7 @@ class LearnedRadius:
         moved = (rho * move.exp()).clamp(*self.bounds)
         scalars["sam_rho"] = torch.where(finite, moved, rho)
         scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
+        scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
 
     def _adam(self, g: Tensor, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
         finite = finite & g.isfinite()

@@ -28,6 +28,8 @@ class LowerStep:
     g_hat: Tensors
     direction: Callable[[Tensors], Tensors]
     """ρ·v from any gradient, with T (ASAM), masks and noise as they were at θ_t."""
+    through_combiner: Callable[[Tensors], None]
+    """b ← (∂d/∂ĝ)·b, d being the combined gradient."""
     closure: Any
     rng: RandomState
     """From before the perturbed pass."""

@@ -1,5 +1,5 @@
-"""The HTML report of a comparison."""
+"""The HTML report of a comparison: one file, no network."""
 
+from .page import render, write_report
 
-def write_report(folder, config, result, rows):
-    pass
+__all__ = ["render", "write_report"]

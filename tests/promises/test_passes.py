@@ -1,0 +1,144 @@
+"""What each pass does and does not touch: closure calls, BatchNorm statistics, random state, memory."""
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+import letsam
+from small import METHODS, assert_equal, batch, closures, create, make_model, train, weights
+
+
+def counting(closure):
+    def run():
+        run.calls += 1
+        return closure()
+
+    run.calls = 0
+    return run
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if "esam" not in m])
+def test_closure_calls_are_the_declared_passes(method):
+    model = make_model()
+    made, steps = 0, 20
+    opt = create(method, model, **({"total_steps": 60} if "ae-" in method else {}))
+    for t in range(steps):
+        closure, val_closure = map(counting, closures(model, t))
+        opt.step(closure, val_closure if opt.needs_validation else None)
+        assert opt.last.passes == closure.calls + val_closure.calls
+        made += opt.last.passes
+    declared = letsam.describe(method).passes
+    if "rst" in method or "ae-" in method:  # the share of perturbed steps is random, or depends on the data
+        share = opt.param_groups[0]["sam_perturbed"] / steps
+        assert 0 < share < 1
+        extra = {"l": 3, "a": 2}.get(method[0], 1) if method[:5] in ("lets-", "auto-") else 1
+        assert made / steps == pytest.approx(1 + share * extra)
+    else:
+        assert made / steps == pytest.approx(declared)
+
+
+def test_esam_calls_the_closure_once_and_selects_once():
+    model = make_model()
+    opt = create("esam", model)
+    closure, _ = closures(model, 0)
+    sizes = []
+    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    opt.step(closure)
+    assert sizes == [16, 16, 8]
+    assert opt.last.passes == letsam.describe("esam").passes == 2
+
+
+@pytest.mark.parametrize("every", [2, 5])
+def test_learning_every_k_steps_costs_one_pass_in_k(every):
+    model = make_model()
+    opt = create("auto-sam", model, every=every)
+    passes = []
+    for t in range(10):
+        closure, val_closure = closures(model, t)
+        opt.step(closure, val_closure if t % every == 0 else None)
+        passes.append(opt.last.passes)
+    assert passes == [3 if t % every == 0 else 2 for t in range(10)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_batchnorm_sees_the_clean_passes_alone(method):
+    model, clean = make_model(), make_model()
+    opt = create(method, model)
+    for t in range(6):
+        clean.load_state_dict(
+            {k: v for k, v in model.state_dict().items() if "running" not in k and "num" not in k}, strict=False
+        )
+        with torch.no_grad():
+            clean(batch(2 * t)[0])
+        train(model, opt, 1, first=t)
+        statistics = {k: v for k, v in weights(clean).items() if "running" in k or "num" in k}
+        assert statistics["1.num_batches_tracked"] == t + 1
+        assert_equal(statistics, model)
+
+
+def test_batchnorm_is_found_through_the_closure_too():
+    model, other = make_model(), make_model()
+    train(model, create("sam", model), 3)
+    opt = letsam.create("sam", torch.optim.SGD(other.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3))
+    assert_equal(train(other, opt, 3), model)
+
+
+def test_cumulative_batchnorm_and_layers_of_ones_own():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("running_mean", torch.zeros(3))
+
+        def forward(self, x):
+            if self.training:
+                self.running_mean += x.detach().mean(0)
+            return x - self.running_mean
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), Own(), nn.BatchNorm1d(3, momentum=None), nn.Linear(3, 2))
+    opt = letsam.create("sam", torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+    expected = model[0](x).detach().mean(0)
+    opt.step(letsam.closure(model, nn.functional.cross_entropy, (x, y)))
+    assert torch.equal(model[1].running_mean, expected)
+    assert model[2].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_dropout_masks_are_the_same_in_both_passes_on_request(replay):
+    model = nn.Sequential(nn.Dropout(0.5), make_model())
+    opt = create("sam", model, replay_rng=replay)
+    masks = []
+    model[0].register_forward_hook(lambda module, inputs, output: masks.append(output == 0))
+    torch.manual_seed(0)
+    train(model, opt, 2)
+    assert torch.equal(masks[0], masks[1]) == torch.equal(masks[2], masks[3]) == replay
+    assert not torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_extra_memory_is_what_describe_says(method):
+    """Tensors as large as the one big parameter that are alive inside a pass, beside it and its gradient."""
+    size = 12_347
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, size, bias=False), nn.Linear(size, 1, bias=False))
+    model[1].weight.requires_grad_(False)
+    opt = create(method, model)
+    gc.collect()  # what other tests left
+    most = 0
+
+    def loss_fn(output, target):
+        nonlocal most
+        objects = [x for x in gc.get_objects() if type(x) in (torch.Tensor, nn.Parameter)]
+        alive = {x.data_ptr() for x in objects if x.numel() == size}
+        base = 1 + 1 + 1  # both weights, and the momentum buffer
+        most = max(most, len(alive) - base)
+        return (output.squeeze(1) - target) ** 2
+
+    for t in range(7):
+        x = torch.randn(4, 1, generator=torch.Generator().manual_seed(t))
+        closure, val_closure = (letsam.closure(model, loss_fn, (x * s, x.squeeze(1))) for s in (1.0, 2.0))
+        opt.step(closure, val_closure if opt.needs_validation else None)
+    assert most == letsam.describe(method).memory

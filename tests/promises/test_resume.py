@@ -1,0 +1,98 @@
+"""Resume equals never having stopped, bit for bit."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+from small import BASES, METHODS, assert_equal, create, make_model, radius, train
+
+
+def through_state_dict(model, opt, method, base, folder):
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "opt": opt.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = make_model(seed=9)
+    other.load_state_dict(saved["model"])
+    resumed = create(method, other, base)
+    resumed.load_state_dict(saved["opt"])
+    return other, resumed
+
+
+def through_pickle(model, opt, method, base, folder):
+    return pickle.loads(pickle.dumps((model, opt)))
+
+
+def through_deepcopy(model, opt, method, base, folder):
+    return copy.deepcopy((model, opt))
+
+
+def through_distributed_checkpoint(model, opt, method, base, folder):
+    dcp.save({"model": model.state_dict(), "opt": get_optimizer_state_dict(model, opt)}, checkpoint_id=folder)
+    other = make_model(seed=9)
+    resumed = create(method, other, base)
+    state = {"model": other.state_dict(), "opt": get_optimizer_state_dict(other, resumed)}
+    dcp.load(state, checkpoint_id=folder)
+    other.load_state_dict(state["model"])
+    set_optimizer_state_dict(other, resumed, state["opt"])
+    return other, resumed
+
+
+WAYS = [through_state_dict, through_pickle, through_deepcopy, through_distributed_checkpoint]
+
+
+# The pseudo-random number generator of pytest-xdist's workers needs a fixed order: lists, not sets.
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__.removeprefix("through_"))
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore:.*torch.distributed is disabled.*")
+def test_resume(method, base, way, tmp_path):
+    model = make_model()
+    opt = create(method, model, base)
+    train(model, opt, 4)
+    other, resumed = way(model, opt, method, base, tmp_path / "checkpoint")
+    train(model, opt, 4, first=4)
+    train(other, resumed, 4, first=4)
+    assert_equal(model, other)
+    assert torch.equal(radius(opt), radius(resumed))
+    scalars = [k for k in opt.param_groups[0] if k.startswith("sam_")]
+    assert {k: float(opt.param_groups[0][k]) for k in scalars} == {
+        k: float(resumed.param_groups[0][k]) for k in scalars
+    }
+
+
+def test_a_step_that_was_not_taken_is_not_remembered():
+    model = make_model()
+    opt = create("looksam", model)
+    train(model, opt, 1)
+    first = {p: s["sam_g_v"].clone() for p, s in opt.state.items()}
+    opt.param_groups[0]["sam_step"] = 5  # a perturbed step, whose gradient nobody uses
+    from small import closures
+
+    opt.backward(next(closures(model, 3)))
+    saved = opt.state_dict()["state"]
+    assert all(torch.equal(saved[i]["sam_g_v"], g_v) for i, g_v in enumerate(first.values()))
+
+
+def test_a_checkpoint_of_the_plain_base_starts_the_radius_afresh():
+    model = make_model()
+    plain = BASES["momentum"](model.parameters())
+    opt = create("auto-sam", model)
+    opt.load_state_dict(plain.state_dict())
+    assert radius(opt) == 0.02
+    train(model, opt, 2)
+
+
+def test_wrapping_again_drops_what_the_first_method_left():
+    model = make_model()
+    base = BASES["adamw"](model.parameters())
+    train(model, create("looksam", model, base), 3)
+    opt = create("sam", model, base)
+    assert not any(key.startswith("sam_") for state in opt.state.values() for key in state)
+    assert opt.param_groups[0]["sam_step"] == 0
+    train(model, opt, 2)
