@@ -1,0 +1,111 @@
+"""Bad input gets one line that names the fix, and nothing moves."""
+
+import pytest
+import torch
+
+import letsam
+from letsam import LearnedRadius, SharpnessAware
+from small import LOSS, assert_equal, batch, closures, create, make_model, weights
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+BAD_CREATION = {
+    "unknown method": (lambda m: letsam.create("smm", sgd(m)), ValueError, "did you mean 'sam'"),
+    "lets on a method without a radius": (lambda m: letsam.create("lets-erm", sgd(m)), ValueError, "no method"),
+    "unknown option": (lambda m: letsam.create("looksam", sgd(m), kk=3), TypeError, "did you mean 'k'"),
+    "option of another method": (lambda m: letsam.create("sam", sgd(m), alpha=3), TypeError, "no option 'alpha'"),
+    "negative radius": (lambda m: letsam.create("sam", sgd(m), rho=-0.1), ValueError, "at least 0"),
+    "radius nan": (lambda m: letsam.create("sam", sgd(m), rho=float("nan")), ValueError, "at least 0"),
+    "learned radius at zero": (lambda m: letsam.create("auto-sam", sgd(m), rho=0.0), ValueError, "positive"),
+    "rho and radius": (lambda m: letsam.create("sam", sgd(m), rho=1, radius=LearnedRadius()), ValueError, "not both"),
+    "rho where there is none": (lambda m: letsam.create("erm", sgd(m), rho=0.1), ValueError, "has no rho"),
+    "no total_steps": (lambda m: letsam.create("ae-sam", sgd(m)), ValueError, "needs total_steps="),
+    "not an optimizer": (lambda m: letsam.create("sam", m), TypeError, "give a torch optimizer"),
+    "class, not optimizer": (lambda m: SharpnessAware(torch.optim.SGD), TypeError, "give a torch optimizer"),
+    "wrapped twice": (lambda m: SharpnessAware(letsam.create("sam", sgd(m))), TypeError, "already"),
+    "probability": (lambda m: letsam.create("rst", sgd(m), p=1.5), ValueError, "between 0 and 1"),
+    "k": (lambda m: letsam.create("looksam", sgd(m), k=0), ValueError, "at least 1"),
+    "estimator": (lambda m: letsam.create("lets-sam", sgd(m), estimator="x"), ValueError, "choose from algorithm1"),
+    "objective": (lambda m: letsam.create("lets-sam", sgd(m), objective="x"), ValueError, "choose from squared-gap"),
+    "rule": (lambda m: letsam.create("lets-sam", sgd(m), rule="x"), ValueError, "choose from adam"),
+    "bounds": (lambda m: letsam.create("auto-sam", sgd(m), bounds=(0.5, 1.0)), ValueError, "between 0.5 and 1"),
+    "keep": (lambda m: letsam.create("esam", sgd(m), keep=2.0), ValueError, "between 0 and 1"),
+    "group's radius": (
+        lambda m: letsam.create("sam", torch.optim.SGD([{"params": m.parameters(), "rho": -1.0}], lr=0.1)),
+        ValueError,
+        "at least 0",
+    ),
+    "describe": (lambda m: letsam.describe("asma"), ValueError, "did you mean 'asam'"),
+    "batch": (lambda m: letsam.closure(m, LOSS, batch(0)[0]), TypeError, "give .inputs, targets."),
+    "no loss function": (lambda m: letsam.closure(m, None, batch(0)), TypeError, "loss_fn is None"),
+    "micro-batches": (lambda m: letsam.closure(m, LOSS, batch(0), micro_batches=0), ValueError, "at least 1"),
+    "split": (lambda m: letsam.split(range(10), 0.001), ValueError, "empty part"),
+    "split count": (lambda m: letsam.split(range(10), 10), ValueError, "between 1 and 9"),
+    "cycle": (lambda m: next(letsam.cycle([])), ValueError, "at least one"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CREATION)
+def test_creation(case):
+    make, kind, message = BAD_CREATION[case]
+    with pytest.raises(kind, match=message) as caught:
+        make(make_model())
+    assert "\n" not in str(caught.value)
+
+
+def no_gradient(model):
+    x, y = batch(0)
+    return lambda: LOSS(model(x), y).mean()
+
+
+def no_loss(model):
+    closure, _ = closures(model, 0)
+    return lambda: closure() and None
+
+
+BAD_STEPS = {
+    "no gradient": ("sam", lambda m: (no_gradient(m), None), RuntimeError, "call loss.backward"),
+    "no loss": ("sam", lambda m: (no_loss(m), None), RuntimeError, "return loss"),
+    "many losses": ("sam", lambda m: (lambda: [next(closures(m, 0))(), 1.0], None), RuntimeError, "return the mean"),
+    "no validation": ("lets-sam", lambda m: (next(closures(m, 0)), None), ValueError, "val_closure="),
+    "validation that returns no loss": (
+        "auto-sam",
+        lambda m: (next(closures(m, 0)), no_loss(m)),
+        RuntimeError,
+        "return",
+    ),
+    "not a function": ("sam", lambda m: (3, None), TypeError, "give a function"),
+    "esam on a plain function": ("esam", lambda m: (lambda: next(closures(m, 0))(), None), TypeError, "letsam.closure"),
+    "esam on a mean": (
+        "esam",
+        lambda m: (letsam.closure(m, torch.nn.functional.cross_entropy, batch(0)), None),
+        TypeError,
+        "reduction='none'",
+    ),
+    "loss is no tensor": ("sam", lambda m: (letsam.closure(m, lambda o, t: 1.0, batch(0)), None), TypeError, "tensor"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STEPS)
+def test_step(case):
+    method, make, kind, message = BAD_STEPS[case]
+    model = make_model()
+    opt = create(method, model)
+    closure, val_closure = make(model)
+    before = weights(model)
+    with pytest.raises(kind, match=message) as caught:
+        opt.step(closure, val_closure)
+    assert "\n" not in str(caught.value)
+    if val_closure is None:
+        assert_equal(before, model)
+
+
+def test_sparse_gradients():
+    model = torch.nn.Embedding(5, 3, sparse=True)
+    opt = letsam.create("sam", torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    x = torch.tensor([0, 1])
+    with pytest.raises(RuntimeError, match="sparse=False"):
+        opt.step(letsam.closure(model, lambda o, t: o.sum(1), (x, x)))
