@@ -30,13 +30,13 @@ from .checks import within
 from .closures import Closure, ScalerFeedback
 from .combiners import Combiner, Perturbed
 from .last import StepReport
-from .passes import BatchStatistics, RandomState, Ranks, run_pass, untouched_rng
+from .passes import BatchStatistics, RandomState, Ranks, forget_gathered, run_pass, untouched_rng
 from .perturbations import L2, Perturbation, Where, filter_dimensions
 from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .state import Memory, fresh_scalars, takes_skip_flag
-from .tensors import Space, Tensors, add_, chosen, copy_, scaled
+from .tensors import Space, Tensors, add_, copy_, scaled
 from .wrapper import Wrapper
 
 Pass = Callable[[], Any]
@@ -200,7 +200,7 @@ class SharpnessAware(Wrapper):
             statistics.restore()
         memories |= self.combiner.perturbed(space, g, g_hat)
         for name, values in memories.items():
-            self._memory.remember(space, name, chosen(finite, values, at.recall(name)))
+            self._memory.remember(space, name, values, finite)
         if learning and change:
             self._upper = (learning, space, learning.response(change, space, self.base))
         self.last.tell(perturbed_loss=loss, perturbed=True)
@@ -275,6 +275,7 @@ class SharpnessAware(Wrapper):
             yield self._statistics
         except BaseException:
             self._statistics.undo()
+            forget_gathered(self._statistics.model)
             raise
 
     def _back_up(self, theta: Tensors) -> Tensors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -91,6 +92,14 @@ def untouched_rng(device: torch.device) -> Iterator[None]:
         state.replay()
 
 
+def forget_gathered(model: nn.Module | None) -> None:
+    """After a pass that failed: FSDP2 keeps what it gathered, maybe at θ_t + ε, until a backward pass lets it go."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    for module in model.modules() if fsdp and model is not None else ():
+        if isinstance(module, fsdp.FSDPModule):
+            module.reshard()
+
+
 class Ranks:
     """Makes flags and losses the same on all ranks that train together; with one process it does nothing.
 
@@ -99,7 +108,7 @@ class Ranks:
     """
 
     def __init__(self, model: nn.Module | None, params: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
-        self._candidates = [group] if group is not None else _groups(model, params)
+        self._candidates = [group] if group is not None else _groups_of(model, params)
 
     @property
     def _groups(self) -> list[dist.ProcessGroup | None]:
@@ -124,7 +133,7 @@ class Ranks:
         return value
 
 
-def _groups(model: nn.Module | None, params: Sequence[Any]) -> list[Any]:
+def _groups_of(model: nn.Module | None, params: Sequence[Any]) -> list[Any]:
     """The process groups to reduce over, one after the other; None stands for all ranks."""
     wrapped = [m for m in (model.modules() if model is not None else ()) if isinstance(m, DistributedDataParallel)]
     meshes = [p.device_mesh for p in params if sharded(p)]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .checks import within
-from .tensors import Space, Tensors, like, local, scalar
+from .tensors import Space, Tensors, chosen, like, local, scalar
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]
@@ -82,9 +82,14 @@ class Memory:
         """The last step did not happen."""
         self._pending.clear()
 
-    def remember(self, space: Space, name: str, values: Tensors) -> None:
-        """Find `values` under `name` at the next step."""
-        self._pending.append((space, PREFIX + name, values))
+    def remember(self, space: Space, name: str, values: Tensors, finite: Tensor) -> None:
+        """Find `values` under `name` at the next step; what was there stays if the passes were not finite.
+
+        Only while nothing is there does this wait for the device: the host must know whether there is a memory.
+        """
+        old = self.recall(space)(name)
+        if old is not None or finite:
+            self._pending.append((space, PREFIX + name, chosen(finite, values, old)))
 
     def recall(self, space: Space) -> Callable[[str], Tensors | None]:
         """A function from a name to what was remembered, None if nothing was; zeros for new parameters."""

@@ -40,7 +40,12 @@ def like(parameter: Any, value: Tensor) -> Tensor:
 
 def scalar(value: float, device: torch.device) -> Tensor:
     """A 0-d float64 tensor (float32 where the device has no float64)."""
-    return torch.tensor(value, device=device, dtype=torch.float32 if device.type == "mps" else torch.float64)
+    return torch.full((), value, device=device, dtype=scalar_type(device))
+
+
+def scalar_type(device: torch.device) -> torch.dtype:
+    """The type of numbers that are summed over parameters."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def add_(a: Tensors, b: Tensors, alpha: float = 1.0) -> None:
@@ -145,7 +150,7 @@ def _shard_groups(p: Any) -> tuple[dist.ProcessGroup, ...]:
 
 def _norm(norms: Sequence[Tensor]) -> Tensor:
     stacked = torch.stack(list(norms))
-    return torch.linalg.vector_norm(stacked.to(scalar(0.0, stacked.device).dtype))
+    return torch.linalg.vector_norm(stacked.to(scalar_type(stacked.device)))
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -155,4 +160,4 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 
 def _sum(parts: Tensors) -> Tensor:
     stacked = torch.stack(parts)
-    return stacked.sum(dtype=scalar(0.0, stacked.device).dtype)
+    return stacked.sum(dtype=scalar_type(stacked.device))

@@ -55,7 +55,12 @@ def test_one_line_and_nothing_written(
 
 @pytest.mark.parametrize(
     ("arguments", "hint"),
-    [(["describe", "sma"], "sam"), (["report", "nothing"], "nothing"), (["frobnicate"], "frobnicate"), (["describe"], "")],
+    [
+        (["describe", "sma"], "sam"),
+        (["report", "nothing"], "nothing"),
+        (["frobnicate"], "frobnicate"),
+        (["describe"], ""),
+    ],
 )
 def test_other_commands(arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hint in fails(capsys, *arguments)

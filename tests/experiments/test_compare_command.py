@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 SMALL = ("--methods", "erm", "auto-sam", "--seeds", "2", "--epochs", "2", "--batch-size", "100")
-LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "16", "--noise", "0.4")
+LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "10", "--noise", "0.4")
 
 
 def command(*arguments: str) -> list[str]:
@@ -43,7 +43,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Co
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("longer")
-    assert letsam(root, *LONGER, "--name", "whole").returncode == 0
+    assert letsam(root, *LONGER, "--name", "whole", "--workers", "1").returncode == 0
     return stored(root / "runs" / "whole")
 
 
@@ -130,7 +130,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted: dict[str, Any], 
     while any(Path(f"/proc/{pid}/stat").exists() for pid in workers):
         assert time.monotonic() < deadline, "workers outlive the main process"
         time.sleep(0.05)
-    done = letsam(tmp_path, "--name", "cut", "--resume", "--json")
+    done = letsam(tmp_path, "--name", "cut", "--resume", "--json", "--workers", "1")
     assert done.returncode == 0, done.stderr
     assert numbers(json.loads(done.stdout)) == uninterrupted
 
@@ -141,5 +141,5 @@ def test_ctrl_c_says_how_to_go_on(uninterrupted: dict[str, Any], tmp_path: Path)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert said == "letsam: stopped; go on with: letsam compare --name cut --resume\n"
-    assert letsam(tmp_path, "--name", "cut", "--resume").returncode == 0
+    assert letsam(tmp_path, "--name", "cut", "--resume", "--workers", "1").returncode == 0
     assert stored(tmp_path / "runs" / "cut") == uninterrupted

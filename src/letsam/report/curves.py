@@ -27,7 +27,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 CURVES = (
     ("test_accuracy", "Test accuracy", "%", "Share of the 797 test digits read correctly."),
     ("train_loss", "Training loss", "log", "On the labels trained with, noise included; logarithmic."),
-    ("gap", "Generalization gap", "", "Test loss − training loss at the same weights, in evaluation mode."),
+    ("gap", "Generalization gap", "", "Test loss − training loss at the same weights; the test labels have no noise."),
     ("rho", "Radius ρ", "log", "How far the perturbation reaches; logarithmic."),
 )
 
@@ -101,9 +101,10 @@ def _accuracy_range(config: Config, rows: Rows) -> list[float]:
 
 
 def _log_ticks(values: list[float]) -> dict[str, Any]:
-    """1, 2, 5 of every decade if there are few, else powers of ten; plain numbers, not 10⁻²."""
+    """As many steps in a decade as there is room for; plain numbers, not 10⁻²."""
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    steps = (1, 2, 5) if last - first <= 2 else (1,)
+    ratio = max(values) / min(values)
+    steps = (1, 2, 5) if ratio < 50 else (1, 3) if ratio < 3000 else (1,)
     every = math.ceil((last - first) / 8) or 1
     ticks = [step * 10.0**decade for decade in range(first, last + 1, every) for step in steps]
     return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
