@@ -122,7 +122,8 @@ def run(spec: str, args: argparse.Namespace) -> dict[str, object]:
         "skipped": float(opt.param_groups[0]["sam_skipped"]), "curve": curve,
         "torch": torch.__version__, "python": platform.python_version(), "letsam": letsam.__version__,
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.processor(),
-        "command": f"benchmarks/cifar_radius.py {spec} --noise {args.noise} --seed {args.seed} --images {args.images} --epochs {args.epochs}",
+        "command": f"benchmarks/cifar_radius.py {spec} --noise {args.noise} --seed {args.seed} "
+        f"--images {args.images} --epochs {args.epochs}",
     }  # fmt: skip
 
 

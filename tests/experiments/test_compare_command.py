@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from letsam import describe, list_methods
+from letsam.cli import main
+
 SMALL = ("--methods", "erm", "auto-sam", "--seeds", "2", "--epochs", "2", "--batch-size", "100")
 LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "10", "--noise", "0.4")
 
@@ -99,6 +102,29 @@ def test_on_a_terminal_it_shows_progress_and_leaves_the_table(tmp_path: Path) ->
     for part in ("0/1 runs", "seed 0", "epoch ", "ρ 0.05", "passes/step", "nothing to compare"):
         assert part in text
     assert len(list((tmp_path / "runs").glob("digits-*"))) == 1
+
+
+def test_the_report_can_be_built_again(
+    small: tuple[Path, subprocess.CompletedProcess[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(small[0])
+    page = small[0] / "runs" / "a" / "report.html"
+    before = page.read_text()
+    page.unlink()
+    assert main(["report", "a"]) == 0
+    assert page.read_text() == before
+    assert capsys.readouterr().out == "runs/a/report.html\n"
+
+
+def test_the_short_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list_methods()
+    assert main(["describe", "auto-sam"]) == 0
+    assert capsys.readouterr().out.strip() == str(describe("auto-sam"))
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("letsam ")
 
 
 def start_and_wait_for_epochs(root: Path) -> subprocess.Popen[str]:

@@ -86,7 +86,8 @@ class Config:
         values = {key: value for key, value in data.items() if key not in ("format", "task")}
         if set(values) != {f.name for f in fields(cls)}:
             raise ValueError("the configuration has missing or unknown keys")
-        values |= {key: tuple(values[key]) for key in ("methods", "seeds")}
+        values["methods"] = tuple(str(Spec.parse(method)) for method in values["methods"])
+        values["seeds"] = tuple(values["seeds"])
         config = cls(**values)
         config._check()
         return config

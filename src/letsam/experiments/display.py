@@ -59,8 +59,8 @@ class Display:
 
     def _share(self) -> float:
         """The share of all passes that is done."""
-        part = sum(self.costs[job] for job in self.done)
-        for job, row in self.running.items():
+        part = sum(self.costs[job] for job in list(self.done))  # copies: the live view reads from another thread
+        for job, row in list(self.running.items()):
             part += self.costs[job] * (row["epoch"] if row else 0) / job.config.epochs
         return part / sum(self.costs.values())
 

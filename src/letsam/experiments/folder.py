@@ -79,8 +79,8 @@ def read_config(folder: Path) -> Config:
     data = read_json(folder / "config.json")
     try:
         return Config.from_json({key: value for key, value in data.items() if key != "name"})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / 'config.json'} is damaged: {error}") from None
+    except (ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise ValueError(f"{folder / 'config.json'} is damaged {error}".rstrip()) from None
 
 
 def changed_environment(folder: Path) -> list[str]:

@@ -90,7 +90,6 @@ def _stop(processes: list[BaseProcess]) -> None:
 
 
 def _worker(pipe: Connection, folder: Path) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     import torch
 
     from .train import train
