@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format docs clean
 
 demo: $(READY)            ## train six methods on handwritten digits and say which won
 	$(BIN)/letsam compare --name demo
@@ -15,6 +15,9 @@ check: $(READY)           ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)            ## tables and method facts, from the registry and the records
+	$(BIN)/python docs/generate.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
