@@ -13,8 +13,9 @@ from . import combiners, perturbations, policies, radius
 from .optimizer import SharpnessAware
 
 SAM = "Foret et al., Sharpness-Aware Minimization, ICLR 2021"
-LETS = "Learning the perturbation radius of SAM by bilevel optimization (LETS)"
+LETS = "LETS, Enhancing SAM by Learning Perturbation Radius"
 OURS = "letsam's radius study"
+_AE = dict.fromkeys(("lambda1", "lambda2", "delta"), "AE-SAM's paper")
 AXES = ("perturbation", "policy", "combiner", "radius")
 
 
@@ -85,19 +86,14 @@ PRESETS = {
         "SAM on the steps where the gradient norm is high",
         "Jiang et al., An Adaptive Policy to Employ SAM, ICLR 2023",
         policy=policies.GradientNorm,
-        sources={
-            "rho": SAM,
-            "lambda1": "AE-SAM's paper",
-            "lambda2": "AE-SAM's paper",
-            "delta": "AE-SAM's paper",
-        },
+        sources={"rho": SAM, **_AE},
     ),
     "ae-looksam": Preset(
         "AE-SAM's steps with LookSAM's reuse in between",
         "Jiang et al., An Adaptive Policy to Employ SAM, ICLR 2023",
         policy=policies.GradientNorm,
         combiner=combiners.Reuse,
-        sources={"rho": SAM, "alpha": "pytorch_optimizer"},
+        sources={"rho": SAM, "alpha": "pytorch_optimizer", **_AE},
     ),
     "rsam": Preset(
         "a random direction in place of the worst one",
@@ -165,7 +161,7 @@ class Method:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.summary}", f"  paper: {self.paper}"]
         lines += [f"  {axis}: {name}" for axis, name in self.axes.items()]
-        lines += [f"  passes a step: {self.passes:g}", f"  extra memory: {self.memory} parameter copies"]
+        lines += [f"  passes a step: {self.passes:g}", f"  extra memory in parameter copies: {self.memory}"]
         lines += [f"  {name} = {value}  ({source})" for name, (value, source) in self.defaults.items()]
         lines += [f"  {name}: has to be given" for name in self.required]
         return "\n".join(lines + ([f"  Jacobian of the step: {self.jacobian}"] if self.jacobian else []))
@@ -214,6 +210,7 @@ def describe(name: str) -> Method:
     filled = values | dict.fromkeys(required, 1)
     policy = _make(name, preset.policy, filled)
     learned = _make(name, preset.radius, filled) if preset.radius is radius.LearnedRadius else None
+    unused = set(values) if preset.policy is policies.Never else set(learned.unused if learned else ())
     jacobian = None
     if learned:
         jacobian = _PRINTED if learned.estimator in ("algorithm1", "appendix") else _CLOSED_FORM
@@ -224,7 +221,9 @@ def describe(name: str) -> Method:
         axes={axis: cls.__name__ for axis, cls in preset.axes().items()},
         passes=1 + policy.rate * (1 + (learned.passes / learned.every if learned else 0)),
         memory=_memory(preset, learned),
-        defaults={k: (v, preset.sources.get(k, "letsam")) for k, v in values.items() if v is not MISSING},
+        defaults={
+            k: (v, preset.sources.get(k, "letsam")) for k, v in values.items() if v is not MISSING and k not in unused
+        },
         required=required,
         jacobian=jacobian,
     )
@@ -250,6 +249,7 @@ def _resolve(name: str) -> tuple[Preset, dict[str, Any]]:
     else:
         # Start small: from a radius that is far too large, an untrained network gives no signal to shrink it.
         settings, story, paper = {"initial": inner.rho / 2.5, **_AUTO}, "its radius learned, nothing to tune", OURS
+        inner = replace(inner, keep=1.0)  # ĝ − g has a meaning only if both come from the same samples
     summary, paper = f"{inner.summary}; {story}", f"{inner.paper}; {paper}"
     return replace(inner, summary=summary, paper=paper, radius=radius.LearnedRadius, sources=sources), settings
 

@@ -77,6 +77,8 @@ class SharpnessAware(Wrapper):
         self.combiner = combiner or Perturbed()
         self.radius = ConstantRadius(radius) if isinstance(radius, int | float) else radius or ConstantRadius()
         self.keep, self.replay_rng, self.process_group = keep, replay_rng, process_group
+        if keep < 1 and isinstance(self.radius, LearnedRadius) and self.radius.estimator == "finite-difference":
+            raise ValueError("keep < 1 gives ĝ other samples than g, and ĝ − g no meaning: use estimator='exact'")
         fresh_scalars(base, self.radius, self.policy)
         self._start()
 
@@ -90,8 +92,6 @@ class SharpnessAware(Wrapper):
         self._upper: UpperLevel | None = None
         self._look_at(self.model)
         super()._start()
-
-    # ------------------------------------------------------------------------------------------ the three verbs
 
     @torch.no_grad()
     def step(self, closure: Pass | None = None, val_closure: Pass | None = None) -> Any:
@@ -162,8 +162,6 @@ class SharpnessAware(Wrapper):
         self._finite = finite & signal["hyper_gradient"].isfinite()
         radius.update(signal, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
-
-    # -------------------------------------------------------------------------------------------- inside a step
 
     def _perturbed(
         self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None, statistics: BatchStatistics

@@ -127,15 +127,15 @@ def test_the_short_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("letsam ")
 
 
-def start_and_wait_for_epochs(root: Path) -> subprocess.Popen[str]:
-    arguments = command(*LONGER, "--name", "cut", "--workers", "2")
+def start_and_wait_for_epochs(root: Path, workers: int) -> subprocess.Popen[str]:
+    arguments = command(*LONGER, "--name", "cut", "--workers", str(workers))
     process = subprocess.Popen(
         arguments, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         files = list((root / "runs" / "cut" / "metrics").glob("*.jsonl"))
-        if len(files) == 2 and all(len(path.read_text().splitlines()) > 2 for path in files):
+        if any(len(path.read_text().splitlines()) > 2 for path in files):
             return process
         time.sleep(0.01)
     raise AssertionError("the run did not start")
@@ -147,7 +147,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    process = start_and_wait_for_epochs(tmp_path)
+    process = start_and_wait_for_epochs(tmp_path, workers=1)
     workers = descendants(process.pid) if sys.platform == "linux" else []
     process.kill()
     process.communicate()
@@ -162,7 +162,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted: dict[str, Any], 
 
 
 def test_ctrl_c_says_how_to_go_on(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    process = start_and_wait_for_epochs(tmp_path)
+    process = start_and_wait_for_epochs(tmp_path, workers=2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the job
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130

@@ -32,6 +32,11 @@ BAD_CREATION = {
     "objective": (lambda m: letsam.create("lets-sam", sgd(m), objective="x"), ValueError, "choose from squared-gap"),
     "rule": (lambda m: letsam.create("lets-sam", sgd(m), rule="x"), ValueError, "choose from adam"),
     "bounds": (lambda m: letsam.create("auto-sam", sgd(m), bounds=(0.5, 1.0)), ValueError, "between 0.5 and 1"),
+    "finite difference of different samples": (
+        lambda m: letsam.create("auto-esam", sgd(m), keep=0.5),
+        ValueError,
+        "use estimator='exact'",
+    ),
     "keep": (lambda m: letsam.create("esam", sgd(m), keep=2.0), ValueError, "between 0 and 1"),
     "group's radius": (
         lambda m: letsam.create("sam", torch.optim.SGD([{"params": m.parameters(), "rho": -1.0}], lr=0.1)),

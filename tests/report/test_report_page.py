@@ -26,8 +26,14 @@ def row(method: str, seed: int, epoch: int) -> dict[str, Any]:
     fixed = {"passes": 2.0, "seconds": 0.1, "skipped": 0, "weights": "0", "lr": 0.1, "train_accuracy": 0.9}
     accuracy = 0.9 - 0.8 * math.exp(-epoch) + 0.01 * seed
     return {
-        **fixed, "epoch": epoch, "rho": rho, "train_loss": loss, "test_loss": loss + 0.1, "gap": 0.1, "test_accuracy": accuracy,
-    }  # fmt: skip
+        **fixed,
+        "epoch": epoch,
+        "rho": rho,
+        "train_loss": loss,
+        "test_loss": loss + 0.1,
+        "gap": 0.1,
+        "test_accuracy": accuracy,
+    }
 
 
 def example(noise: float = 0.4) -> tuple[Config, Rows]:

@@ -85,12 +85,17 @@ class LearnedRadius:
         return 1 + self._needs_training + 2 * (self.estimator == "exact")
 
     @property
+    def unused(self) -> tuple[str, ...]:
+        """Fields that the rule does not read."""
+        return ("kappa",) if self.rule == "adam" else ("lr", "betas", "eps", "decay")
+
+    @property
     def _needs_training(self) -> bool:
         return self.objective != "validation" or self.estimator == "algorithm1"
 
     @property
     def _as_printed(self) -> bool:
-        """The paper's estimators take the combined gradient for ĝ and the learning rate for J."""
+        """The paper's estimators know neither the combiner nor the base: d is ĝ, and J the learning rate."""
         return self.estimator in ("algorithm1", "appendix")
 
     def scalars(self) -> dict[str, float]:
