@@ -1,10 +1,12 @@
-"""Writes what the registry knows into the documentation, between `<!-- generated: … -->` and `<!-- end -->`.
+"""Writes what the registry and the records know into the documentation, between `<!-- generated: … -->` and
+`<!-- end -->`.
 
 python docs/generate.py            rewrite the blocks
 python docs/generate.py --check    change nothing; exit 1 if a block is out of date
 """
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,7 +16,9 @@ from letsam.methods import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "methods"
+RESULTS = ROOT / "results"
 INDEXES = (ROOT / "README.md", FOLDER / "README.md")
+SHOWN = ["erm", "sam:rho=0.05", "sam:rho=0.1", "sam:rho=0.2", "asam", "lets-sam", "lets-asam", "auto-sam"]
 FAMILIES = {"lets": "the radius of m learned as in the paper", "auto": "the radius of m learned, nothing to tune"}
 COLUMNS = ("method", "what it does", "passes a step", "extra memory (parameter copies)", "default ρ", "paper")
 
@@ -27,14 +31,14 @@ def page_of(method: str) -> str:
 
 def method_table(links: str) -> str:
     """Every method a row, `lets-<m>` and `auto-<m>` one row each; `links` leads to the pages."""
-    rows = [COLUMNS, ["---"] * len(COLUMNS)]
+    rows = [list(COLUMNS)]
     for name, preset in PRESETS.items():
         method = letsam.describe(name)
         rho = "–" if preset.rho is None else f"{preset.rho:g}"
         cost = f"{method.passes:g}", f"{method.memory}"
         rows.append([f"[`{name}`]({links}{name}.md)", method.summary, *cost, rho, method.paper])
     rows += [_family_row(family, links) for family in FAMILIES]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return table(rows)
 
 
 def _family_row(family: str, links: str) -> list[str]:
@@ -56,6 +60,71 @@ def description(page: str) -> str:
     return f"```text\n$ letsam describe {name}\n{letsam.describe(name)}\n```"
 
 
+def table(rows: list[list[str]]) -> str:
+    """Markdown; the first row is the head."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
+
+
+def digits(names: list[str] | None = None) -> str:
+    """Test accuracy and learned radius of every method, one column a noise level, from results/digits."""
+    levels: dict[float, dict[str, dict]] = {}
+    for path in RESULTS.glob("digits/*/result.json"):
+        result = json.loads(path.read_text())
+        levels[result["noise"]] = {m["method"]: m for m in result["methods"]}
+    every = [m for level in levels.values() for m in level]
+    names = [m for m in dict.fromkeys(every) if names is None or m in names]
+    rows = [
+        ["method", "passes a step", *(f"{100 * x:g} % wrong labels" if x else "clean labels" for x in sorted(levels))]
+    ]
+    for name in names:
+        cells = [level.get(name) for _, level in sorted(levels.items())]
+        passes = next(f"{cell['passes_per_step']:.2g}" for cell in cells if cell)
+        rows.append([f"`{name}`", passes, *("" if cell is None else accuracy(cell) for cell in cells)])
+    return table(rows)
+
+
+def accuracy(method: dict) -> str:
+    """98.6 ± 0.2, and where a learned radius went."""
+    value, rho = method["test_accuracy"], method["radius"]
+    text = f"{100 * value['mean']:.1f} ± {100 * value['std']:.1f}"
+    return text if rho["start"] == rho["end"] else f"{text} (ρ {rho['start']:.2g} → {rho['end']:.2g})"
+
+
+def estimators() -> str:
+    """Agreement of the estimators with the exact hyper-gradient, from results/estimators.json."""
+    record = json.loads((RESULTS / "estimators.json").read_text())
+    head = ["estimator", "sign agrees", "correlation", "size", "sign follows the gap"]
+    rows = [
+        [f"`{name}`", share(x["sign"]), f"{x['correlation']:.2f}", f"{x['size']:.2g}", share(x["follows_gap"])]
+        for name, x in record["estimators"].items()
+    ]
+    return table([head, *rows])
+
+
+def share(x: float) -> str:
+    """A share in per cent."""
+    return f"{100 * x:.0f} %"
+
+
+def cifar() -> str:
+    """Test accuracy on 10,000 CIFAR-10 images, from results/cifar-radius."""
+    records = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("cifar-radius/*.json"))]
+    methods = sorted({r["method"] for r in records}, key=lambda m: (m.startswith(("lets", "auto")), m))
+    rows = [["method", "40 % wrong labels", "clean labels"]]
+    for method in methods:
+        cells = [[r for r in records if r["method"] == method and r["noise"] == noise] for noise in (0.4, 0.0)]
+        rows.append([f"`{method}`", *(_cifar_cell(cell) for cell in cells)])
+    return table(rows)
+
+
+def _cifar_cell(records: list[dict]) -> str:
+    if not records:
+        return ""
+    text = " / ".join(f"{r['test']:.1f}" for r in records)
+    ends = {f"{r['rho']:.2g}" for r in records if r["method"].startswith(("lets", "auto"))}
+    return f"{text} (ρ → {', '.join(sorted(ends))})" if ends else text
+
+
 def with_block(text: str, kind: str, content: str) -> str:
     """The text with the content between the markers of that kind; unchanged if it has no such markers."""
     block = re.compile(rf"(<!-- generated: {kind} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -68,6 +137,11 @@ def generated() -> dict[Path, str]:
     for index in INDEXES:
         links = "" if index.parent == FOLDER else "docs/methods/"
         files[index] = with_block(index.read_text(encoding="utf-8"), "methods", method_table(links))
+    files[ROOT / "README.md"] = with_block(files[ROOT / "README.md"], "digits", digits(SHOWN))
+    results = ROOT / "docs" / "results.md"
+    files[results] = results.read_text(encoding="utf-8")
+    for kind, content in (("digits", digits), ("estimators", estimators), ("cifar", cifar)):
+        files[results] = with_block(files[results], kind, content())
     for page in sorted(FOLDER.glob("*.md")):
         if page not in INDEXES:
             files[page] = with_block(page.read_text(encoding="utf-8"), "describe", description(page.stem))

@@ -49,8 +49,8 @@ class SharpnessAware(Wrapper):
     `base` keeps the state, the groups and the learning rate; schedulers may be put on either. `model` lets the
     optimizer guard BatchNorm statistics and find convolution filters; closures of `letsam.closure` bring it along.
     keep < 1 runs the perturbed pass on the share of samples whose loss rose most (ESAM). replay_rng draws the same
-    dropout masks in both passes. A group may carry its own `rho`. process_group: the ranks that train together, where
-    the model is neither DistributedDataParallel nor FSDP2.
+    dropout masks in both passes. A group may carry its own `rho`. process_group: the ranks that train together; those
+    of DistributedDataParallel or FSDP2 are known, without either it is all ranks.
     """
 
     def __init__(
