@@ -26,7 +26,8 @@ def on_gpu(index, dtype):
 @pytest.mark.parametrize("method", [m for m in METHODS if "rsam" not in m])  # its noise is drawn on the device
 def test_same_numbers_as_on_the_cpu(method):
     models = make_model(dtype=torch.float64), make_model(dtype=torch.float64).cuda()
-    optimizers = [create(method, m, "adamw") for m in models]
+    # Not AdamW: it would blow up the rounding noise that is the gradient of a bias in front of BatchNorm.
+    optimizers = [create(method, m, "momentum") for m in models]
     for t in range(6):
         for m, o in zip(models, optimizers, strict=True):
             device = next(m.parameters()).device
