@@ -278,7 +278,7 @@ class SharpnessAware(Wrapper):
 
     def _back_up(self, theta: Tensors) -> Tensors:
         """θ_t, in tensors that are made once and used again; the weights come back from here by copy."""
-        if [x.shape for x in self._backup] != [x.shape for x in theta]:
+        if [(x.shape, x.dtype, x.device) for x in self._backup] != [(x.shape, x.dtype, x.device) for x in theta]:
             self._backup = [x.detach().clone() for x in theta]
         else:
             copy_(self._backup, theta)

@@ -100,6 +100,11 @@ def forget_gathered(model: nn.Module | None) -> None:
             module.reshard()
 
 
+def alone() -> bool:
+    """Whether there is one process only."""
+    return not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
+
+
 class Ranks:
     """Makes flags and losses the same on all ranks that train together; with one process it does nothing.
 
@@ -112,9 +117,7 @@ class Ranks:
 
     @property
     def _groups(self) -> list[dist.ProcessGroup | None]:
-        if not (dist.is_available() and dist.is_initialized()):
-            return []
-        return [group for group in self._candidates if dist.get_world_size(group) > 1]
+        return [] if alone() else [group for group in self._candidates if dist.get_world_size(group) > 1]
 
     def all(self, flag: Tensor) -> Tensor:
         """True if it is true on every rank."""

@@ -74,15 +74,16 @@ class Adaptive(_Forgetful):
 
     def direction(self, g: Tensors, at: Where) -> Tensors:
         """T²g/(‖Tg‖ + tiny)."""
-        T = [self._scale(theta, axis) for theta, axis in zip(at.theta, at.filters, strict=True)]
+        T = [self._scale(i, at) for i in range(len(g))]
         Tg = multiplied(T, g)
         return scaled(multiplied(T, Tg), 1 / (at.space.norm(Tg) + self.tiny))
 
-    def _scale(self, theta: Tensor, axis: int | None) -> Tensor:
+    def _scale(self, i: int, at: Where) -> Tensor:
+        theta, axis = at.theta[i], at.filters[i]
         if axis is None or not self.filterwise:
             return theta.abs() + self.xi
-        rest = [i for i in range(theta.ndim) if i != axis]
-        return (torch.linalg.vector_norm(theta, dim=rest, keepdim=True) + self.xi).expand_as(theta)
+        rest = [dim for dim in range(theta.ndim) if dim != axis]
+        return (at.space.norms(i, theta, rest) + self.xi).expand_as(theta)
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,13 @@ class Random(_Forgetful):
     def direction(self, g: Tensors, at: Where) -> Tensors:
         """z/‖z‖; does not look at g. A zero model has no filter norms and is not perturbed."""
         generator = torch.Generator(at.space.device).manual_seed((self.seed * 1_000_003 + at.t) % 2**63)
-        z = [self._noise(theta, generator) for theta in at.theta]
+        z = [self._noise(i, at, generator) for i in range(len(g))]
         return scaled(z, 1 / (at.space.norm(z) + 1e-12))
 
-    def _noise(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        z = torch.randn(theta.shape, generator=generator, device=theta.device, dtype=theta.dtype)
+    def _noise(self, i: int, at: Where, generator: torch.Generator) -> Tensor:
+        theta, z = at.theta[i], at.space.noise(i, generator)
         rest = list(range(1, theta.ndim)) if theta.ndim > 1 else list(range(theta.ndim))
-        length = torch.linalg.vector_norm(z, dim=rest, keepdim=True)
-        return z * torch.linalg.vector_norm(theta, dim=rest, keepdim=True) / length.clamp_min(1e-12)
+        return z * at.space.norms(i, theta, rest) / at.space.norms(i, z, rest).clamp_min(1e-12)
 
 
 @dataclass(frozen=True)

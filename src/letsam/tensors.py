@@ -127,6 +127,26 @@ class Space:
         """⟨a, b⟩ over all parameters."""
         return self._total([_dot(x, y) for x, y in zip(a, b, strict=True)])
 
+    def norms(self, i: int, x: Tensor, dims: list[int]) -> Tensor:
+        """‖x‖ over some dimensions of the i-th parameter, which are kept; over its shards too where they split one."""
+        norms = torch.linalg.vector_norm(x, dim=dims, keepdim=True)
+        groups = _shard_groups(self.params[i], dims)
+        if not groups:
+            return norms
+        squares = norms.double() ** 2
+        for group in groups:
+            dist.all_reduce(squares, group=group)
+        return squares.sqrt().to(norms)
+
+    def noise(self, i: int, generator: torch.Generator) -> Tensor:
+        """Gaussian noise for the i-th parameter: each rank draws it whole and keeps its part."""
+        p = self.params[i]
+        z = torch.randn(p.shape, generator=generator, device=self.device, dtype=p.dtype)
+        if not sharded(p):
+            return z
+        distribute = sys.modules["torch.distributed.tensor"].distribute_tensor
+        return distribute(z, p.device_mesh, p.placements, src_data_rank=None).to_local()
+
     def _total(self, parts: Tensors) -> Tensor:
         """The sum, over the shards of all ranks too; what every rank has whole is counted once."""
         by_groups: dict[tuple[dist.ProcessGroup, ...], Tensors] = {}
@@ -141,11 +161,15 @@ class Space:
         return total
 
 
-def _shard_groups(p: Any) -> tuple[dist.ProcessGroup, ...]:
-    """The ranks that hold the other shards of a parameter, one group per dimension of the mesh; () if it is whole."""
+def _shard_groups(p: Any, dims: Sequence[int] | None = None) -> tuple[dist.ProcessGroup, ...]:
+    """The ranks that hold the other shards of a parameter, one group per dimension of the mesh; () if it is whole.
+
+    With dims, only where one of these dimensions of the parameter is split.
+    """
     if not sharded(p):
         return ()
-    return tuple(p.device_mesh.get_group(i) for i, placement in enumerate(p.placements) if not placement.is_replicate())
+    split = [(i, placement) for i, placement in enumerate(p.placements) if not placement.is_replicate()]
+    return tuple(p.device_mesh.get_group(i) for i, placement in split if dims is None or placement.dim in dims)
 
 
 def _norm(norms: Sequence[Tensor]) -> Tensor:

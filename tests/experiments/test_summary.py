@@ -33,7 +33,18 @@ def test_within_the_noise() -> None:
     assert found["first"] == "sam"
     assert found["ties"] == ["erm"]
     assert "No clear winner" in found["verdict"]
-    assert "within the noise of 3 seeds" in found["verdict"]
+    assert "but erm is within the noise of 3 seeds (erm is behind by 0.8 ± " in found["verdict"]
+
+
+def test_the_interval_told_is_that_of_a_tie() -> None:
+    found = result(sam=[0.94, 0.94], asam=[0.86, 0.87], erm=[0.60, 0.85])
+    assert found["ties"] == ["erm"]
+    assert "erm is behind by 21.5 ± 158.9 points" in found["verdict"]
+
+
+def test_many_ties_are_counted() -> None:
+    found = result(**{f"sam{i}": [0.9, 0.9] for i in range(9)})
+    assert "and 4 others are within" in found["verdict"]
 
 
 def test_the_interval_is_students() -> None:

@@ -105,6 +105,8 @@ def _method(method: str, runs: list[list[Row]]) -> dict[str, Any]:
 def average(radii: list[float | None]) -> float | None:
     """The geometric mean over seeds, the natural one for a radius learned as ρ = exp(ν)."""
     positive = [r for r in radii if r]
+    if len(set(radii)) == 1:
+        return radii[0]
     return math.exp(fmean(math.log(r) for r in positive)) if len(positive) == len(radii) else None
 
 
@@ -116,13 +118,12 @@ def _verdict(ranking: list[dict[str, Any]], contests: list[dict[str, Any]]) -> s
         return f"{first['method']} reaches {score} test accuracy; there is nothing to compare it with."
     if seeds < 2:
         return f"{first['method']} is first with {score}, but one seed cannot tell luck from skill: take 3 or more."
-    ties = [c["method"] for c in contests if not c["clear"]]
+    ties = [c for c in contests if not c["clear"]]
     if ties:
-        nearest = contests[0]
-        gap = f"{100 * nearest['difference']:.1f} ± {100 * nearest['half_width']:.1f} points over {nearest['method']}"
         return (
-            f"No clear winner: {first['method']} is first with {score}, but {_listed(ties)} "
-            f"{'is' if len(ties) == 1 else 'are'} within the noise of {seeds} seeds ({gap}, 95 % interval)."
+            f"No clear winner: {first['method']} is first with {score}, but {_listed([c['method'] for c in ties])} "
+            f"{'is' if len(ties) == 1 else 'are'} within the noise of {seeds} seeds ({ties[0]['method']} is behind by "
+            f"{100 * ties[0]['difference']:.1f} ± {100 * ties[0]['half_width']:.1f} points, 95 % interval)."
         )
     second = contests[0]
     return (
@@ -132,4 +133,6 @@ def _verdict(ranking: list[dict[str, Any]], contests: list[dict[str, Any]]) -> s
 
 
 def _listed(names: list[str]) -> str:
+    if len(names) > 5:
+        names = [*names[:4], f"{len(names) - 4} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..closures import Closure
+from ..passes import alone
 from ..tensors import Tensors, add_, copy_, like, scaled
 from .step import LowerStep
 
@@ -12,8 +13,11 @@ KEEPS = ("epsilon",)
 
 
 def estimate(step: LowerStep) -> Tensors:
-    """ρ·b = ∇²L(θ_t + ρv)·ρv: by double backward, or for a plain function by a central difference of two passes."""
-    if isinstance(step.closure, Closure):
+    """ρ·b = ∇²L(θ_t + ρv)·ρv: by double backward, or for a plain function by a central difference of two passes.
+
+    So too with several processes: a double backward does not go through the communication of DDP and FSDP2.
+    """
+    if isinstance(step.closure, Closure) and alone():
         step.rng.replay()
         return step.closure.hessian_product(step.space.params, step.epsilon)
     space, sides = step.space, []
