@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test check format docs clean
 
 demo: $(READY)            ## train six methods on handwritten digits and say which won
-	$(BIN)/letsam compare --name demo
+	$(BIN)/letsam compare --name demo --overwrite
 
 test: $(READY)            ## every test, on two processes
 	$(BIN)/pytest -n 2 --dist worksteal
