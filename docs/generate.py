@@ -68,9 +68,9 @@ def table(rows: list[list[str]]) -> str:
 def digits(names: list[str] | None = None) -> str:
     """Test accuracy and learned radius of every method, one column a noise level, from results/digits."""
     levels: dict[float, dict[str, dict]] = {}
-    for path in RESULTS.glob("digits/*/result.json"):
+    for path in sorted(RESULTS.glob("digits/*/result.json")):
         result = json.loads(path.read_text())
-        levels[result["noise"]] = {m["method"]: m for m in result["methods"]}
+        levels.setdefault(result["noise"], {}).update({m["method"]: m for m in result["methods"]})
     every = [m for level in levels.values() for m in level]
     names = [m for m in dict.fromkeys(every) if names is None or m in names]
     rows = [

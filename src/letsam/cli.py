@@ -16,7 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
+try:
+    import tyro
+except ModuleNotFoundError:  # the library itself needs torch alone
+    raise SystemExit("letsam: the command line needs its extra: pip install 'letsam[cli]'") from None
 
 from .experiments.config import Config
 

@@ -21,7 +21,14 @@ Batch = Any
 
 
 class Closure:
-    """One batch through one model; made by `letsam.closure`."""
+    """One batch through one model, as a function to call; `letsam.closure` is its name for users.
+
+    batch is (inputs, …, targets), and the loss loss_fn(model(inputs, …), targets); or a dict, and the loss
+    loss_fn(model(**batch), batch), or model(**batch).loss without a loss_fn. loss_fn may return one loss (a mean) or
+    the losses of the samples. micro_batches splits the batch and adds the gradients up, to that of the whole batch's
+    mean. autocast is a dtype. With a scaler the loss is scaled for the backward pass and the gradients are unscaled at
+    once; call scaler.update() after opt.step().
+    """
 
     def __init__(
         self,
@@ -131,24 +138,7 @@ class Closure:
             yield part, _length(part) / n
 
 
-def closure(
-    model: nn.Module,
-    loss_fn: Callable[..., Tensor] | None,
-    batch: Batch,
-    *,
-    micro_batches: int = 1,
-    autocast: torch.dtype | None = None,
-    scaler: GradScaler | None = None,
-) -> Closure:
-    """A closure over one batch.
-
-    batch is (inputs, …, targets), and the loss loss_fn(model(inputs, …), targets); or a dict, and the loss
-    loss_fn(model(**batch), batch), or model(**batch).loss without a loss_fn. loss_fn may return one loss (a mean) or
-    the losses of the samples. micro_batches splits the batch and adds the gradients up, to that of the whole batch's
-    mean. autocast is a dtype. With a scaler the loss is scaled for the backward pass and the gradients are unscaled at
-    once; call scaler.update() after opt.step().
-    """
-    return Closure(model, loss_fn, batch, micro_batches=micro_batches, autocast=autocast, scaler=scaler)
+closure = Closure
 
 
 class ScalerFeedback:

@@ -30,7 +30,7 @@ def split(dataset: Dataset[Any], held_out: float | int, seed: int = 0) -> tuple[
 
 
 class Cycle:
-    """Batches of a loader without end, resumable; made by `letsam.cycle`.
+    """Batches of a loader, epoch after epoch, without end: zip(train_loader, letsam.cycle(val_loader)).
 
     It draws from a random state of its own, seeded by (seed, epoch): the training run draws the same numbers with or
     without it, and `state_dict` is two numbers. To resume, it goes through the epoch's batches up to its position.
@@ -87,6 +87,4 @@ class Cycle:
         return batch
 
 
-def cycle(loader: Iterable[Any], seed: int = 0) -> Cycle:
-    """The loader's batches, epoch after epoch, without end: zip(train_loader, letsam.cycle(val_loader))."""
-    return Cycle(loader, seed)
+cycle = Cycle
