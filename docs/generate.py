@@ -18,7 +18,17 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "methods"
 RESULTS = ROOT / "results"
 INDEXES = (ROOT / "README.md", FOLDER / "README.md")
-SHOWN = ["erm", "sam:rho=0.05", "sam:rho=0.1", "sam:rho=0.2", "asam", "lets-sam", "lets-asam", "auto-sam"]
+SHOWN = [
+    "erm",
+    "sam:rho=0.05",
+    "sam:rho=0.1",
+    "sam:rho=0.2",
+    "sam:rho=0.5",
+    "asam",
+    "lets-sam",
+    "auto-sam",
+    "auto-asam",
+]
 FAMILIES = {"lets": "the radius of m learned as in the paper", "auto": "the radius of m learned, nothing to tune"}
 COLUMNS = ("method", "what it does", "passes a step", "extra memory (parameter copies)", "default ρ", "paper")
 

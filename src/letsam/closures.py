@@ -103,7 +103,7 @@ class Closure:
     def _unscale(self, device: torch.device) -> None:
         # scale(1) is the scale itself, on the device: no private attribute, no wait.
         assert self.scaler is not None
-        inverse = self.scaler.scale(torch.ones((), device=device)).double().reciprocal().float()
+        inverse = self.scaler.scale(torch.ones((), device=device)).reciprocal()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, inverse)
 

@@ -153,7 +153,7 @@ class SharpnessAware(Wrapper):
             nonlocal finite
             loss = self._pass(of)
             finite = self._ranks.all(finite & loss.isfinite())
-            return self._ranks.mean(loss.double()), space.take_gradients()
+            return self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype)), space.take_gradients()
 
         with self._guarded() as statistics, untouched_rng(self._device):
             signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))

@@ -108,6 +108,8 @@ class Memory:
                 self.base.state[p][key] = like(p, value)
             self.base.param_groups[0]["sam_memories"] += 1
         self._pending.clear()
+        if not self.names:
+            return
         for p in [p for group in self.base.param_groups for p in group["params"] if p.grad is not None]:
             for name in self.names:
                 if PREFIX + name not in self.base.state[p]:
