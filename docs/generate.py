@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import letsam
@@ -17,7 +18,6 @@ from letsam.methods import PRESETS
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "methods"
 RESULTS = ROOT / "results"
-INDEXES = (ROOT / "README.md", FOLDER / "README.md")
 SHOWN = [
     "erm",
     "sam:rho=0.05",
@@ -141,26 +141,32 @@ def with_block(text: str, kind: str, content: str) -> str:
     return block.sub(lambda markers: f"{markers[1]}\n{content}\n\n{markers[2]}", text)
 
 
+def blocks(path: Path) -> dict[str, Callable[[], str]]:
+    """What the blocks of a file should hold, by the kind of the block."""
+    links = "" if path.parent == FOLDER else "docs/methods/"
+    return {
+        "methods": lambda: method_table(links),
+        "describe": lambda: description(path.stem),
+        "digits": lambda: digits(SHOWN if path.name == "README.md" else None),
+        "estimators": estimators,
+        "cifar": cifar,
+    }
+
+
 def generated() -> dict[Path, str]:
-    """Every file that can hold a block, as it should be."""
+    """Every page, as it should be."""
     files = {}
-    for index in INDEXES:
-        links = "" if index.parent == FOLDER else "docs/methods/"
-        files[index] = with_block(index.read_text(encoding="utf-8"), "methods", method_table(links))
-    files[ROOT / "README.md"] = with_block(files[ROOT / "README.md"], "digits", digits(SHOWN))
-    results = ROOT / "docs" / "results.md"
-    files[results] = results.read_text(encoding="utf-8")
-    for kind, content in (("digits", digits), ("estimators", estimators), ("cifar", cifar)):
-        files[results] = with_block(files[results], kind, content())
-    for page in sorted(FOLDER.glob("*.md")):
-        if page not in INDEXES:
-            files[page] = with_block(page.read_text(encoding="utf-8"), "describe", description(page.stem))
+    for path in [ROOT / "README.md", *sorted(FOLDER.parent.glob("*.md")), *sorted(FOLDER.glob("*.md"))]:
+        files[path] = path.read_text(encoding="utf-8")
+        for kind, content in blocks(path).items():
+            if f"<!-- generated: {kind} -->" in files[path]:
+                files[path] = with_block(files[path], kind, content())
     return files
 
 
 def main() -> int:
     """Rewrite or check; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Write the generated blocks of README.md and docs/methods.")
+    parser = argparse.ArgumentParser(description="Write the generated blocks of README.md and docs.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a block is out of date")
     check = parser.parse_args().check
     stale = [(path, text) for path, text in generated().items() if path.read_text(encoding="utf-8") != text]

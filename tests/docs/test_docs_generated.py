@@ -1,4 +1,4 @@
-"""The generated blocks of README.md and docs/methods say what the registry says now."""
+"""The generated blocks of README.md and docs say what the registry and the records say now."""
 
 import importlib.util
 import subprocess
@@ -36,7 +36,6 @@ def test_a_stale_block_is_found_and_rewritten(generate, tmp_path, monkeypatch, c
     (folder / "lets.md").write_text("<!-- generated: describe -->\n<!-- end -->\n")
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setattr(generate, "FOLDER", folder)
-    monkeypatch.setattr(generate, "INDEXES", (without_markers, folder / "README.md"))
 
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
     assert generate.main() == 1
