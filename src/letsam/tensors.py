@@ -73,6 +73,12 @@ def multiplied(a: Tensors, b: Tensors) -> Tensors:
     return list(torch._foreach_mul(a, b))
 
 
+def squared(a: Tensors) -> Tensors:
+    """a ⊙ a in float32 or better: squares of small float16 numbers are zero in float16."""
+    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in a]
+    return list(torch._foreach_mul(wide, wide))
+
+
 def subtract_projection_(a: Tensors, b: Tensors, coefficient: Tensor) -> None:
     """a ← a − coefficient·b, with a coefficient that stays on the device."""
     torch._foreach_sub_(a, scaled(b, coefficient))

@@ -10,6 +10,7 @@ import torch
 
 import letsam
 import oracle
+from letsam.tensors import squared
 
 RHO, WARM_UP = 0.2, 3
 OBJECTIVES = ["squared-gap", "gap", "validation"]
@@ -144,3 +145,10 @@ def test_length_free_takes_out_the_part_along_the_step(estimator):
         opt.step(oracle.closures(model, batches)[0], along_g_hat)
         slopes[length_free] = abs(opt.last.hyper_gradient)
     assert slopes[True] < 1e-10 * slopes[False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_squares_do_not_underflow_in_half_precision(dtype):
+    g_hat = [torch.full((3,), 1e-4, dtype=dtype)]
+    assert (g_hat[0] ** 2 == 0).all() == (dtype == torch.float16)
+    torch.testing.assert_close(squared(g_hat)[0], torch.full((3,), 1e-8), rtol=1e-2, atol=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensors import Tensors, multiplied
+from ..tensors import Tensors, multiplied, squared
 from .step import LowerStep
 
 KEEPS = ("g_hat",)
@@ -14,4 +14,4 @@ def estimate(step: LowerStep) -> Tensors:
     The printed step −g_aᵀg_b·g_ρ is read as −g_aᵀg_b. For ASAM, T stays at θ_t.
     """
     assert step.g_bar_tr is not None
-    return multiplied(multiplied(step.g_hat, step.g_hat), step.direction(step.g_bar_tr))
+    return multiplied(squared(step.g_hat), step.direction(step.g_bar_tr))

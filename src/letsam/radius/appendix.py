@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensors import Tensors, multiplied
+from ..tensors import Tensors, multiplied, squared
 from .step import LowerStep
 
 KEEPS = ("epsilon",)
@@ -11,4 +11,4 @@ KEEPS = ("epsilon",)
 def estimate(step: LowerStep) -> Tensors:
     """ρ·b = ĝ² ⊙ ρv: Hessian ≈ diag(ĝ²), with the direction v that was really taken."""
     assert step.epsilon is not None
-    return multiplied(multiplied(step.g_hat, step.g_hat), step.epsilon)
+    return multiplied(squared(step.g_hat), step.epsilon)
