@@ -37,7 +37,7 @@ def test_lr_zero_moves_nothing(method, dtype):
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if "esam" not in m])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_closure_that_raises_in_any_pass(method, dtype):
     for at in (1, 2, 3):
         model = make_model(dtype=dtype)
