@@ -49,7 +49,15 @@ def test_exact_is_the_slope_of_the_upper_objective(method, base_name, objective,
 @pytest.mark.parametrize("base_name", ["sgd", "adamw"])
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("gnp", {}), ("looksam", {}), ("rst", {"p": 1.0}), ("fsam", {}), ("rsam", {}), ("esam", {"keep": 1.0})],
+    [
+        ("gsam", {}),
+        ("gnp", {}),
+        ("looksam", {}),
+        ("rst", {"p": 1.0}),
+        ("fsam", {}),
+        ("rsam", {}),
+        ("esam", {"keep": 1.0}),
+    ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_exact_is_the_slope_for_other_methods_too(method, options, base_name, plain):
@@ -65,6 +73,44 @@ def test_exact_is_the_slope_for_other_methods_too(method, options, base_name, pl
     base = oracle.make_base(base_name, model)
     opt = learner(method, base, model, estimator="exact", objective="validation", **options)
     assert measured(opt, model, batches, plain) == pytest.approx(oracle.slope_at_zero(upper), rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
+        (torch.optim.Adam, {"lr": 5e-3, "eps": 1e-2, "weight_decay": 0.1}),
+    ],
+    ids=["sgd", "adam"],
+)
+def test_exact_for_a_base_that_maximizes(kind, options):
+    (batches,) = oracle.make_data(1)
+
+    def stepped(method, rho, **more):
+        model = oracle.make_model()
+        base = kind(model.parameters(), maximize=True, **options)
+        opt = letsam.create(method, base, model=model, rho=rho, **more)
+        opt.step(*oracle.closures(model, batches))
+        return opt.last.hyper_gradient, by_hand.gradient(model, batches[1])[0]
+
+    slope = oracle.slope_at_zero(lambda nu: stepped("sam", RHO * math.exp(nu))[1])
+    learned, _ = stepped("lets-sam", RHO, lr=0.0, estimator="exact", objective="validation")
+    assert learned == pytest.approx(slope, rel=1e-6, abs=0)
+
+
+def test_amsgrad_counts_as_an_unknown_base():
+    model = oracle.make_model()
+    base = torch.optim.Adam(model.parameters(), lr=0.01, amsgrad=True)
+    opt = learner("sam", base, model, estimator="finite-difference", objective="validation")
+    (batches,) = oracle.make_data(1)
+    other = oracle.make_model()
+    step = by_hand.take(other, torch.optim.SGD(other.parameters(), lr=0.01), batches, RHO)
+    found = measured(opt, model, batches)
+    change = [x - y for x, y in zip(step.g_hat, step.g, strict=True)]
+    g_vl = by_hand.gradient(model, batches[1])[1]
+    assert found == pytest.approx(
+        -0.01 * sum((x * y).sum().item() for x, y in zip(g_vl, change, strict=True)), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["closure object", "plain function"])
