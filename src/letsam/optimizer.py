@@ -31,7 +31,7 @@ from .closures import Closure, ScalerFeedback
 from .combiners import Combiner, Perturbed
 from .last import StepReport
 from .passes import BatchStatistics, RandomState, Ranks, forget_gathered, run_pass, untouched_rng
-from .perturbations import L2, Perturbation, Where, filter_dimensions
+from .perturbations import L2, Perturbation, Where, filter_dimension
 from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
@@ -126,7 +126,8 @@ class SharpnessAware(Wrapper):
 
             self.radius.set(t, norm, self.base.param_groups)
             self.last.tell(loss=loss, grad_norm=norm, radius=scalars["sam_rho"])
-            at = Where(t, space, space.theta, self._filters(space), self._memory.recall(space))
+            filters = [self._filter_of(p) for p in space.params]
+            at = Where(t, space, space.theta, filters, self._memory.recall(space))
             if self.policy.decide(t, norm, finite, scalars) or self.combiner.wants_perturbation(at.recall):
                 finite = self._perturbed(closure, at, finite, rng, statistics)
                 scalars["sam_perturbed"] += 1
@@ -260,10 +261,7 @@ class SharpnessAware(Wrapper):
     def _look_at(self, model: nn.Module | None) -> None:
         self._statistics = BatchStatistics(model)
         self._ranks = Ranks(model, self._params, self.process_group)
-        self._filter_of = filter_dimensions(self._params, model)
-
-    def _filters(self, space: Space) -> list[int | None]:
-        return [self._filter_of.get(id(p)) for p in space.params]
+        self._filter_of = filter_dimension(model)
 
     @contextmanager
     def _guarded(self) -> Iterator[BatchStatistics]:

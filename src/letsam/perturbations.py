@@ -152,12 +152,13 @@ class Friendly:
         return {"m": moved}
 
 
-def filter_dimensions(params: list[nn.Parameter], model: nn.Module | None) -> dict[int, int]:
-    """The dimension that counts the filters, by the id of each convolution weight.
+def filter_dimension(model: nn.Module | None) -> Callable[[Tensor], int | None]:
+    """A function from a parameter to the dimension that counts its convolution filters, None if it has none.
 
     The model tells for sure. Without one, a tensor of four or more dimensions counts as a convolution.
     """
     if model is None:
-        return {id(p): 0 for p in params if p.ndim >= 4}
+        return lambda p: 0 if p.ndim >= 4 else None
     convolutions = [m for m in model.modules() if isinstance(m, nn.modules.conv._ConvNd)]
-    return {id(m.weight): int(m.transposed) for m in convolutions}
+    dimensions = {id(m.weight): int(m.transposed) for m in convolutions}
+    return lambda p: dimensions.get(id(p))

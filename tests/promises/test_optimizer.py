@@ -138,6 +138,20 @@ def test_groups_added_later():
     assert not torch.equal(before["5.weight"], model[5].weight)
 
 
+def test_convolutions_of_a_group_added_later_count_as_such():
+    """Without a model too: ASAM's filter norms do not depend on when a group came."""
+    models = [make_model(norm=False), make_model(norm=False)]
+    for late, model in enumerate(models):
+        groups = [{"params": list(model[i].parameters())} for i in (5, 0)]
+        opt = letsam.create("asam", torch.optim.SGD(groups[:1] if late else groups, lr=0.1))
+        if late:
+            opt.add_param_group(groups[1])
+        for t in range(3):
+            closure, _ = closures(model, t)
+            opt.step(lambda closure=closure: closure())
+    assert_equal(*models)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_frozen_and_unused_and_tied_parameters(method):
     class Net(nn.Module):

@@ -97,7 +97,8 @@ class LossEquatedRadius:
         start = self.anneal * self.total_steps
         rest = min(max(t - start, 0.0) / max(self.total_steps - start, 1e-12), 1.0)
         sigma = self.sigma * (1 + math.cos(math.pi * rest)) / 2
-        groups[0]["sam_rho"] = (sigma / (norm + 1e-12)).clamp_max(self.max)
+        rho = (sigma / (norm + 1e-12)).clamp_max(self.max)
+        groups[0]["sam_rho"] = torch.where(norm.isfinite(), rho, groups[0]["sam_rho"])
 
 
 def _not_negative(name: str, value: float) -> None:
