@@ -1,4 +1,5 @@
-"""Closures: what one pass is. Micro-batches, autocast, loss scaling and sample selection live here.
+"""Closures: what one pass is. Micro-batches, autocast, loss scaling and sample selection live here; capture.py
+replays them from CUDA graphs.
 
 A closure follows torch's contract: clear the gradients, forward, backward, return the loss. Any function that does so
 will do; `closure` builds one from a model, a loss and a batch.
@@ -6,18 +7,23 @@ will do; `closure` builds one from a model, a loss and a batch.
 
 from __future__ import annotations
 
+import copy
+import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
+from .capture import CaptureError, graphs_of, why_not
 from .checks import within
 
 Batch = Any
+log = logging.getLogger("letsam")
 
 
 class Closure:
@@ -28,6 +34,11 @@ class Closure:
     the losses of the samples. micro_batches splits the batch and adds the gradients up, to that of the whole batch's
     mean. autocast is a dtype. With a scaler the loss is scaled for the backward pass and the gradients are unscaled at
     once; call scaler.update() after opt.step().
+
+    capture=True replays the passes from a CUDA graph, which is captured when a batch of this shape comes the second
+    time and is found again by the closures of later batches; compile=True compiles what is captured. A rare shape runs
+    eagerly. A pass that cannot be captured is an error, with capture="try" a line in the log. Without a GPU the closure
+    is the eager one.
     """
 
     def __init__(
@@ -39,6 +50,8 @@ class Closure:
         micro_batches: int = 1,
         autocast: torch.dtype | None = None,
         scaler: GradScaler | None = None,
+        capture: bool | str = False,
+        compile: bool = False,
     ) -> None:
         if not isinstance(batch, tuple | list | Mapping):
             raise TypeError(f"batch is a {type(batch).__name__}; give (inputs, targets) or a dict of tensors")
@@ -46,15 +59,21 @@ class Closure:
             raise TypeError("loss_fn is None; that needs a dict batch and a model whose output has a loss")
         within("micro_batches", micro_batches, 1, float("inf"))
         self.model, self.loss_fn, self.batch = model, loss_fn, batch
+        if capture not in (False, True, "try"):
+            raise ValueError(f"capture is {capture!r}; choose from False, True, 'try'")
+        if compile and not capture:
+            raise ValueError("compile=True compiles what is captured: pass capture=True with it, or compile the model")
         self.micro_batches, self.autocast, self.scaler = micro_batches, autocast, scaler
-        self._seen = batch
+        self.capture, self.compile = capture, compile
+        self._evaluate = evaluate
+        self._chosen: Tensor | None = None
         self.losses: Tensor | None = None
         """Losses of the samples in the last pass, if the loss function returns them (reduction="none")."""
 
     def __call__(self) -> Tensor:
         """Clear the gradients, forward and backward over all micro-batches, return the mean loss."""
-        self._seen = self.batch
-        loss, self.losses = self._accumulate(self.batch)
+        self._chosen = None
+        loss, self.losses = self._run("_accumulate", self.batch)
         return loss
 
     def hardest(self, share: float) -> Tensor:
@@ -64,17 +83,14 @@ class Closure:
         """
         if self.losses is None:
             raise TypeError("keep < 1 needs per-sample losses: give letsam.closure a loss with reduction='none'")
-        before = self.losses
-        with torch.no_grad():
-            after = torch.cat([self._loss(part) for part in self._parts(self.batch)])
-        chosen = (after - before).topk(max(1, round(share * len(after)))).indices
-        self._seen = _map(self.batch, lambda x: x[chosen.to(x.device)])
-        return self._accumulate(self._seen)[0]
+        loss, self._chosen = self._run("_accumulate_hardest", self.batch, self.losses, share)
+        return loss
 
     def hessian_product(self, params: list[Tensor], vectors: list[Tensor]) -> list[Tensor]:
         """∇²L·vector at the present weights, on the samples of the last pass, by double backward; leaves `.grad`."""
         total = [torch.zeros_like(v) for v in vectors]
-        for part, weight in self._weighted(self._seen):
+        seen = self.batch if self._chosen is None else _rows(self.batch, self._chosen)
+        for part, weight in self._weighted(seen):
             with torch.enable_grad():
                 gradients = torch.autograd.grad(
                     self._loss(part).mean(), params, create_graph=True, materialize_grads=True
@@ -84,6 +100,29 @@ class Closure:
             torch._foreach_add_(total, list(products), alpha=weight)
         return total
 
+    def _run(self, name: str, *arguments: Any) -> Any:
+        """One of the two passes below, from a graph if that is asked for and possible."""
+        run = getattr(self, name)
+        if not self.capture or not _on_gpu(self.model):
+            return run(*arguments)
+        graphs = graphs_of(self.model)
+        if graphs.refused is not None:
+            return run(*arguments)
+        twin = copy.copy(self)
+        if self.compile:
+            twin._evaluate = _compiled()
+        kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
+        try:
+            if (reason := why_not(self.model, self.batch)) is not None:
+                raise CaptureError(f"the pass cannot be captured: {reason}")
+            return graphs.run(run, getattr(twin, name), arguments, kind, self.model)
+        except CaptureError as error:
+            if self.capture != "try":
+                raise
+            graphs.refused = str(error)
+            log.warning("%s; passes run eagerly", error)
+        return run(*arguments)
+
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         for p in self.model.parameters():
             p.grad = None
@@ -91,14 +130,20 @@ class Closure:
         for part, weight in self._weighted(batch):
             with torch.enable_grad():
                 loss = self._loss(part)
-                mean = loss.mean() * weight
+                mean = loss.mean() if weight == 1 else loss.mean() * weight
                 (mean if self.scaler is None else self.scaler.scale(mean)).backward()
             total.append(mean.detach())
             losses.append(loss.detach())
         if self.scaler is not None:
             self._unscale(total[0].device)
         per_sample = torch.cat(losses) if losses[0].ndim == 1 else None
-        return torch.stack(total).sum(), per_sample
+        return sum(total[1:], total[0]), per_sample
+
+    def _accumulate_hardest(self, batch: Batch, before: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            after = torch.cat([self._loss(part) for part in self._parts(batch)])
+        chosen = (after - before).topk(max(1, round(share * len(after)))).indices
+        return self._accumulate(_rows(batch, chosen))[0], chosen
 
     def _unscale(self, device: torch.device) -> None:
         # scale(1) is the scale itself, on the device: no private attribute, no wait.
@@ -109,13 +154,7 @@ class Closure:
 
     def _loss(self, batch: Batch) -> Tensor:
         with self._context():
-            if isinstance(batch, Mapping):
-                output = self.model(**batch)
-                loss = output.loss if self.loss_fn is None else self.loss_fn(output, batch)
-            else:
-                *inputs, target = batch
-                assert self.loss_fn is not None
-                loss = self.loss_fn(self.model(*inputs), target)
+            loss = self._evaluate(self.model, self.loss_fn, batch)
         if not isinstance(loss, Tensor):
             raise TypeError(f"the loss function returned {type(loss).__name__}; it has to return a tensor")
         return loss
@@ -128,9 +167,9 @@ class Closure:
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         n = _length(batch)
-        for indices in torch.arange(n).chunk(min(self.micro_batches, n)):
-            first, last = int(indices[0]), int(indices[-1]) + 1
-            yield batch if last - first == n else _map(batch, operator.itemgetter(slice(first, last)))
+        size = -(-n // min(self.micro_batches, n))
+        for first in range(0, n, size):
+            yield batch if size == n else _map(batch, operator.itemgetter(slice(first, min(first + size, n))))
 
     def _weighted(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
         n = _length(batch)
@@ -139,6 +178,33 @@ class Closure:
 
 
 closure = Closure
+
+
+def evaluate(model: nn.Module, loss_fn: Callable[..., Tensor] | None, batch: Batch) -> Tensor:
+    """The loss of a batch."""
+    if isinstance(batch, Mapping):
+        output = model(**batch)
+        return output.loss if loss_fn is None else loss_fn(output, batch)
+    *inputs, target = batch
+    assert loss_fn is not None
+    return loss_fn(model(*inputs), target)
+
+
+@cache
+def _compiled() -> Callable[..., Tensor]:
+    return torch.compile(evaluate, dynamic=False)
+
+
+def _on_gpu(model: nn.Module) -> bool:
+    if next(model.parameters()).is_cuda:
+        return True
+    _say_once("capture=True has no effect: the model is not on a CUDA device, passes run eagerly")
+    return False
+
+
+@cache
+def _say_once(text: str) -> None:
+    log.warning(text)
 
 
 class ScalerFeedback:
@@ -159,6 +225,10 @@ class ScalerFeedback:
 def _length(batch: Batch) -> int:
     values = batch.values() if isinstance(batch, Mapping) else batch
     return len(next(x for x in values if isinstance(x, Tensor)))
+
+
+def _rows(batch: Batch, chosen: Tensor) -> Batch:
+    return _map(batch, lambda x: x[chosen.to(x.device)])
 
 
 def _map(batch: Batch, f: Callable[[Tensor], Tensor]) -> Batch:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .checks import within
-from .tensors import Space, Tensors, add_, ratio, scale_, scaled, subtract_projection_
+from .tensors import Space, Tensors, add_, add_scaled_, ratio, scale_
 
 Recall = Callable[[str], Tensors | None]
 
@@ -69,21 +69,21 @@ class SurrogateGap(_Plain):
     needs_clean = True
 
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
-        """ĝ ← ĝ − α(g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ)."""
+        """ĝ ← ĝ − α(g − cĝ) = (1 + αc)ĝ − αg, with c = ⟨g,ĝ⟩/‖ĝ‖²."""
         assert g is not None
-        g_perp = [x.clone() for x in g]
-        subtract_projection_(g_perp, g_hat, ratio(space.dot(g, g_hat), space.dot(g_hat, g_hat)))
-        add_(g_hat, g_perp, -self.alpha)
+        c = ratio(*space.dots((g, g_hat), (g_hat, g_hat)))
+        scale_(g_hat, 1 + self.alpha * c)
+        add_(g_hat, g, -self.alpha)
         return {}
 
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
         """b ← (1 + αc)b + αc'ĝ, with c = ⟨g,ĝ⟩/‖ĝ‖² and c' = (⟨g,b⟩ − 2c⟨ĝ,b⟩)/‖ĝ‖² its change along b."""
         assert g is not None
-        length = space.dot(g_hat, g_hat)
-        c = ratio(space.dot(g, g_hat), length)
+        along, length = space.dots((g, g_hat), (g_hat, g_hat))
+        c = ratio(along, length)
         change = ratio(space.dot(g, b) - 2 * c * space.dot(g_hat, b), length)
         scale_(b, 1 + self.alpha * c)
-        add_(b, scaled(g_hat, self.alpha * change))
+        add_scaled_(b, g_hat, self.alpha * change)
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,11 @@ class Reuse(_Plain):
         """Keeps g_v."""
         assert g is not None
         g_v = [x.clone() for x in g_hat]
-        subtract_projection_(g_v, g, ratio(space.dot(g, g_hat), space.dot(g, g)))
+        add_scaled_(g_v, g, -ratio(*space.dots((g, g_hat), (g, g))))
         return {"g_v": g_v}
 
     def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
         """g ← g + α(‖g‖/‖g_v‖)g_v."""
         g_v = recall("g_v")
         assert g_v is not None
-        add_(g, scaled(g_v, self.alpha * ratio(space.norm(g), space.norm(g_v))))
+        add_scaled_(g, g_v, self.alpha * ratio(space.norm(g), space.norm(g_v)))

@@ -36,7 +36,8 @@ from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .state import Memory, fresh_scalars, takes_skip_flag
-from .tensors import Space, Tensors, add_, copy_, scaled
+from .tensors import Scaled, Space, Tensors, moved
+from .tensors import finite as is_finite
 from .wrapper import Wrapper
 
 Pass = Callable[[], Any]
@@ -121,7 +122,7 @@ class SharpnessAware(Wrapper):
             loss = self._pass(closure)
             space = Space([p for p in self._params if p.grad is not None])
             norm = space.norm(space.gradients())
-            finite = self._ranks.all(loss.isfinite() & norm.isfinite())
+            finite = self._ranks.all(is_finite(loss + norm))
             statistics.accept(finite)
 
             self.radius.set(t, norm, self.base.param_groups)
@@ -129,10 +130,11 @@ class SharpnessAware(Wrapper):
             filters = [self._filter_of(p) for p in space.params]
             at = Where(t, space, space.theta, filters, self._memory.recall(space))
             if self.policy.decide(t, norm, finite, scalars) or self.combiner.wants_perturbation(at.recall):
-                finite = self._perturbed(closure, at, finite, rng, statistics)
+                finite = self._perturbed(closure, at, finite, rng)
                 scalars["sam_perturbed"] += 1
             else:
                 self.combiner.plain(space, space.gradients(), at.recall)
+            statistics.restore()
         scalars["sam_step"] += 1
         scalars["sam_skipped"] = scalars["sam_skipped"] + ~finite
         self._finite = finite
@@ -153,50 +155,44 @@ class SharpnessAware(Wrapper):
         def gradient(of: Pass) -> tuple[Tensor, Tensors]:
             nonlocal finite
             loss = self._pass(of)
-            finite = self._ranks.all(finite & loss.isfinite())
-            return self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype)), space.take_gradients()
+            finite = self._ranks.all(finite & is_finite(loss))
+            return self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype)), space.gradients()
 
         with self._guarded() as statistics, untouched_rng(self._device):
             signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
             statistics.restore()
         self.zero_grad()
-        self._finite = finite & signal["hyper_gradient"].isfinite()
+        self._finite = finite & is_finite(signal["hyper_gradient"])
         radius.update(signal, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
 
-    def _perturbed(
-        self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None, statistics: BatchStatistics
-    ) -> Tensor:
+    def _perturbed(self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None) -> Tensor:
         """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
         space, theta, learning = at.space, at.space.theta, self._learning
         keeps = learning.keeps if learning else ()
-        at.theta, clean = self._back_up(theta), space.take_gradients()
+        clean = space.gradients()
         epsilon = self._epsilon(self.perturbation.direction(clean, at), space)
         memories = self.perturbation.remember(clean, at)
         recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
+        kept = epsilon.tensors() if "epsilon" in keeps else []
+        at.theta = self._room_for(theta)
         then = replace(at, recall=recalled.get)
-        g = clean if self.combiner.needs_clean or "g" in keeps else None
-        del clean  # if nobody needs it, its memory goes before the next pass
         change = None
-        try:
-            add_(theta, epsilon)
-            if "epsilon" not in keeps:
-                epsilon = []
+        with moved(theta, at.theta, epsilon):
+            g = space.take_gradients() if self.combiner.needs_clean or "g" in keeps else None
+            del clean, epsilon  # if nobody needs them, their memory goes before the next pass
             if rng is not None:
                 rng.replay()
             before = RandomState(self._device) if learning else None
             loss = self._pass(closure if self.keep == 1.0 else lambda: closure.hardest(self.keep))  # type: ignore[attr-defined]
             g_hat = space.gradients()
             used = Space([p for p in self._params if p.grad is not None])  # a pass may use other parameters
-            finite = self._ranks.all(finite & loss.isfinite() & used.norm(used.gradients()).isfinite())
+            finite = self._ranks.all(finite & is_finite(loss + used.norm(used.gradients())))
             if learning and before:
                 again = lambda h: self._epsilon(self.perturbation.direction(h, then), space)  # noqa: E731
                 combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
-                lower = LowerStep(space, at.theta, g, epsilon, g_hat, again, combined, closure, before, self._pass)
+                lower = LowerStep(space, at.theta, g, kept, g_hat, again, combined, closure, before, self._pass)
                 change = learning.change(lower)
-        finally:
-            copy_(theta, self._backup)
-            statistics.restore()
         memories |= self.combiner.perturbed(space, g, g_hat)
         for name, values in memories.items():
             self._memory.remember(space, name, values, finite)
@@ -274,22 +270,23 @@ class SharpnessAware(Wrapper):
             forget_gathered(self._statistics.model)
             raise
 
-    def _back_up(self, theta: Tensors) -> Tensors:
-        """θ_t, in tensors that are made once and used again; the weights come back from here by copy."""
-        if [(x.shape, x.dtype, x.device) for x in self._backup] != [(x.shape, x.dtype, x.device) for x in theta]:
+    def _room_for(self, theta: Tensors) -> Tensors:
+        """Tensors for θ_t, made once and used again; the weights come back from here by copy."""
+        if [(x.shape, x.stride(), x.dtype, x.device) for x in self._backup] != [
+            (x.shape, x.stride(), x.dtype, x.device) for x in theta
+        ]:
             self._backup = [x.detach().clone() for x in theta]
-        else:
-            copy_(self._backup, theta)
         return self._backup
 
-    def _epsilon(self, v: Tensors, space: Space) -> Tensors:
+    def _epsilon(self, v: Scaled | Tensors, space: Space) -> Scaled:
         """ρ·v, with a group's own radius relative to the common one."""
-        epsilon = scaled(v, self._scalars["sam_rho"])
+        rho = self._scalars["sam_rho"]
+        u, s = (v.u, v.s * rho) if isinstance(v, Scaled) else (v, rho)
         own = {id(p): group["rho"] for group in self.base.param_groups if "rho" in group for p in group["params"]}
         if own:
             common = self.radius.initial
-            torch._foreach_mul_(epsilon, [own.get(id(p), common) / common for p in space.params])
-        return epsilon
+            u = list(torch._foreach_mul(u, [own.get(id(p), common) / common for p in space.params]))
+        return Scaled(u, s)
 
     def _forget_step(self) -> None:
         self._memory.forget_pending()

@@ -19,6 +19,7 @@ def run_pass(closure: Callable[[], Any], params: Sequence[Tensor], device: torch
     """Run a closure; its gradients are in `.grad`, its loss comes back as a 0-d tensor on the device."""
     for p in params:
         p.grad = None  # so that a closure which forgets to clear does not add up the passes
+    torch.clear_autocast_cache()  # under an autocast around the step, the low-precision weights are those of another θ
     with torch.enable_grad():
         loss = closure()
     if loss is None:
@@ -38,32 +39,68 @@ class BatchStatistics:
     """Running statistics move on the clean pass only, and never on a pass that was not finite.
 
     They are saved and put back by copy. Setting the momentum to 0 instead would not do: 0·NaN is NaN, and it
-    misses `momentum=None` and layers of one's own. A layer counts if it has a `running_mean`.
+    misses `momentum=None` and layers of one's own. A layer counts if it has a `running_mean`. The copies of all layers
+    lie in one tensor, so that a step costs a few launches, not a few for each layer.
     """
 
     def __init__(self, model: nn.Module | None) -> None:
         self.model = model
         modules = model.modules() if model is not None else ()
         self._layers = [m for m in modules if isinstance(getattr(m, "running_mean", None), Tensor)]
+        self._buffers: list[Tensor] = []
+        self._copies: list[_Copies] = []
 
     def save(self) -> None:
-        """Take the present statistics as the good ones."""
-        self._buffers = [b for m in self._layers for b in m.buffers(recurse=False)]
-        self._start = self._good = [b.clone() for b in self._buffers]
+        """Remember the present statistics, and take them as the good ones."""
+        buffers = [b for m in self._layers for b in m._buffers.values() if b is not None]
+        if [*map(id, buffers)] != [*map(id, self._buffers)]:
+            self._buffers = buffers
+            kinds = {
+                (b.dtype, b.device): [x for x in buffers if (x.dtype, x.device) == (b.dtype, b.device)] for b in buffers
+            }
+            self._copies = [_Copies(some) for some in kinds.values()]
+        for copies in self._copies:
+            copies.save()
 
     def accept(self, finite: Tensor) -> None:
-        """Take what the clean pass wrote as good if it was finite, decided on the device."""
-        self._good = [torch.where(finite, b, start) for b, start in zip(self._buffers, self._start, strict=True)]
-        self.restore()
+        """Take what the clean pass wrote as good if it was finite, decided on the device; `restore` puts it there."""
+        for copies in self._copies:
+            copies.accept(finite)
 
     def restore(self) -> None:
         """Go back to the good ones."""
-        for buffer, good in zip(self._buffers, self._good, strict=True):
-            buffer.copy_(good)
+        for copies in self._copies:
+            copies.restore()
 
     def undo(self) -> None:
         """Go back to where `save` was called: the step did not happen."""
-        self._good = self._start
+        for copies in self._copies:
+            copies.undo()
+
+
+class _Copies:
+    """Two copies of some buffers of one type, one after the other in memory: those of the start and the good ones."""
+
+    def __init__(self, buffers: list[Tensor]) -> None:
+        self._buffers = buffers
+        self._start = torch.cat([b.reshape(-1) for b in buffers])
+        self._good = self._start.clone()
+        parts = self._good.split([b.numel() for b in buffers])
+        self._parts = [part.view(b.shape) for part, b in zip(parts, buffers, strict=True)]
+
+    def save(self) -> None:
+        torch.cat([b.reshape(-1) for b in self._buffers], out=self._start)
+        self._good.copy_(self._start)
+
+    def accept(self, finite: Tensor) -> None:
+        torch.cat([b.reshape(-1) for b in self._buffers], out=self._good)
+        torch.where(finite, self._good, self._start, out=self._good)
+
+    def restore(self) -> None:
+        torch._foreach_copy_(self._buffers, self._parts)
+
+    def undo(self) -> None:
+        self._good.copy_(self._start)
         self.restore()
 
 

@@ -1,4 +1,7 @@
-"""Where to: each perturbation returns the direction v; the optimizer adds ε = ρ·v (linear in ρ by contract)."""
+"""Where to: each perturbation returns the direction v; the optimizer adds ε = ρ·v (linear in ρ by contract).
+
+A direction may be returned as s·u, a list and a factor: in SAM u is the gradient itself, and no v has to be written.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from torch import Tensor, nn
 
 from .checks import positive, within
 from .policies import uniforms
-from .tensors import Space, Tensors, add_, multiplied, scaled
+from .tensors import Scaled, Space, Tensors, add_, multiplied, scaled
 
 
 @dataclass
@@ -32,7 +35,7 @@ class Perturbation(Protocol):
     memories: tuple[str, ...]
     """Names of what it remembers."""
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled | Tensors:
         """v, without side effects: the upper level asks again with another gradient."""
 
     def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
@@ -52,9 +55,9 @@ class L2(_Forgetful):
 
     tiny: float = 1e-12
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled:
         """g/(‖g‖ + tiny)."""
-        return scaled(g, 1 / (at.space.norm(g) + self.tiny))
+        return Scaled(g, 1 / (at.space.norm(g) + self.tiny))
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,20 @@ class Adaptive(_Forgetful):
     def __post_init__(self) -> None:
         within("xi", self.xi, 0, float("inf"))
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled:
         """T²g/(‖Tg‖ + tiny)."""
-        T = [self._scale(i, at) for i in range(len(g))]
-        Tg = multiplied(T, g)
-        return scaled(multiplied(T, Tg), 1 / (at.space.norm(Tg) + self.tiny))
+        filters: list[int | None] = at.filters if self.filterwise else [None] * len(g)
+        if (adapted := at.space.adapted(at.theta, g, filters, self.xi)) is not None:
+            u, norm = adapted
+        else:
+            T = [self._scale(i, axis, at) for i, axis in enumerate(filters)]
+            Tg = multiplied(T, g)
+            u, norm = multiplied(T, Tg), at.space.norm(Tg)
+        return Scaled(u, 1 / (norm + self.tiny))
 
-    def _scale(self, i: int, at: Where) -> Tensor:
-        theta, axis = at.theta[i], at.filters[i]
-        if axis is None or not self.filterwise:
+    def _scale(self, i: int, axis: int | None, at: Where) -> Tensor:
+        theta = at.theta[i]
+        if axis is None:
             return theta.abs() + self.xi
         rest = [dim for dim in range(theta.ndim) if dim != axis]
         return (at.space.norms(i, theta, rest) + self.xi).expand_as(theta)
@@ -98,11 +106,11 @@ class Masked(_Forgetful):
         positive("beta", self.beta)
         within("beta", self.beta, 0, 1)
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled:
         """g_S/(β(‖g_S‖ + tiny)) on the kept tensors, 0 elsewhere."""
-        kept = [u < self.beta for u in uniforms(self.seed, at.t, len(g))]
-        g_S = [x if keep else torch.zeros_like(x) for x, keep in zip(g, kept, strict=True)]
-        return scaled(g_S, 1 / (self.beta * (at.space.norm(g_S) + self.tiny)))
+        kept = [float(u < self.beta) for u in uniforms(self.seed, at.t, len(g))]
+        g_S = list(torch._foreach_mul(g, kept))
+        return Scaled(g_S, 1 / (self.beta * (at.space.norm(g_S) + self.tiny)))
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,11 @@ class Random(_Forgetful):
 
     seed: int = 0
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled:
         """z/‖z‖; does not look at g. A zero model has no filter norms and is not perturbed."""
         generator = torch.Generator(at.space.device).manual_seed((self.seed * 1_000_003 + at.t) % 2**63)
         z = [self._noise(i, at, generator) for i in range(len(g))]
-        return scaled(z, 1 / (at.space.norm(z) + 1e-12))
+        return Scaled(z, 1 / (at.space.norm(z) + 1e-12))
 
     def _noise(self, i: int, at: Where, generator: torch.Generator) -> Tensor:
         theta, z = at.theta[i], at.space.noise(i, generator)
@@ -136,11 +144,11 @@ class Friendly:
     def __post_init__(self) -> None:
         within("momentum", self.momentum, 0, 1)
 
-    def direction(self, g: Tensors, at: Where) -> Tensors:
+    def direction(self, g: Tensors, at: Where) -> Scaled:
         """d/(‖d‖ + tiny)."""
         m = at.recall("m")
-        d = g if m is None else [x - self.sigma * y for x, y in zip(g, m, strict=True)]
-        return scaled(d, 1 / (at.space.norm(d) + self.tiny))
+        d = g if m is None else list(torch._foreach_sub(g, scaled(m, self.sigma)))
+        return Scaled(d, 1 / (at.space.norm(d) + self.tiny))
 
     def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
         """m ← λm + (1−λ)g."""

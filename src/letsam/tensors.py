@@ -3,19 +3,37 @@
 A *list* here is one local tensor per parameter. Elementwise work happens on the local shards, in place where
 it can; what is summed over parameters (norms, dot products) is summed over the shards of all ranks as well, in
 float32 or better, and comes back as a 0-d float64 tensor on the device: nothing here waits for the device.
+
+On a GPU some of it goes through the Triton kernels of kernels.py, where Triton is there and the lists are such that
+it can; foreach is what they are checked against.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 Tensors = list[Tensor]
+
+
+class Scaled(NamedTuple):
+    """s·u, not multiplied out: a list, and a 0-d factor on the device. Saves a pass over memory."""
+
+    u: Tensors
+    s: Tensor
+
+    def tensors(self) -> Tensors:
+        """The product, in new tensors."""
+        return scaled(self.u, self.s)
 
 
 def sharded(tensor: Any) -> bool:
@@ -79,9 +97,35 @@ def squared(a: Tensors) -> Tensors:
     return list(torch._foreach_mul(wide, wide))
 
 
-def subtract_projection_(a: Tensors, b: Tensors, coefficient: Tensor) -> None:
-    """a ← a − coefficient·b, with a coefficient that stays on the device."""
-    torch._foreach_sub_(a, scaled(b, coefficient))
+def add_scaled_(a: Tensors, b: Tensors, s: Tensor) -> None:
+    """a ← a + s·b, with a factor that stays on the device."""
+    torch._foreach_add_(a, scaled(b, s))
+
+
+@contextmanager
+def moved(theta: Tensors, backup: Tensors, step: Scaled) -> Iterator[None]:
+    """backup ← θ and θ ← θ + s·u; θ comes back bit for bit, whatever happens inside.
+
+    A kernel does both in one pass over memory. It is launched inside `try`: interrupted just before, the weights are
+    those of the last backup, one step old, and never those between two points.
+    """
+    table = _table(theta, backup, step.u)
+    if table is None:
+        copy_(backup, theta)
+    try:
+        if table is None:
+            add_scaled_(theta, *step)
+        else:
+            _kernels().move_(table, step.s)
+        del step  # its memory goes before what is done inside
+        yield
+    finally:
+        copy_(theta, backup)
+
+
+def finite(x: Tensor) -> Tensor:
+    """Whether a 0-d number is neither infinite nor NaN; x.isfinite() would be twice as many kernels."""
+    return x - x == 0
 
 
 def chosen(condition: Tensor, a: Tensors, b: Tensors | None) -> Tensors:
@@ -106,12 +150,17 @@ class Space:
     def take_gradients(self) -> Tensors:
         """Move the gradients out of `.grad`, so that the next pass cannot write over them.
 
-        Views into DDP's buckets (gradient_as_bucket_view) would be written over even so: they are copied.
+        Views into memory that a pass owns (DDP's gradient_as_bucket_view, captured passes) would be written over even
+        so: they are copied.
         """
         gradients = self.gradients()
-        for i, p in enumerate(self.params):
-            if not sharded(p) and gradients[i]._is_view():
-                gradients[i] = gradients[i].clone()
+        borrowed = [i for i, p in enumerate(self.params) if not sharded(p) and gradients[i]._is_view()]
+        if borrowed:
+            own = [torch.empty_like(gradients[i]) for i in borrowed]
+            copy_(own, [gradients[i] for i in borrowed])
+            for i, x in zip(borrowed, own, strict=True):
+                gradients[i] = x
+        for p in self.params:
             p.grad = None
         return gradients
 
@@ -126,12 +175,34 @@ class Space:
 
     def norm(self, a: Tensors) -> Tensor:
         """‖a‖₂ over all parameters."""
+        if (table := self._table(a)) is not None:
+            return _kernels().squares(table).sqrt()
         norms = torch._foreach_norm(a, 2, dtype=torch.promote_types(a[0].dtype, torch.float32))
         return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._shard_groups) else _norm(norms)
 
     def dot(self, a: Tensors, b: Tensors) -> Tensor:
         """⟨a, b⟩ over all parameters."""
         return self._total([_dot(x, y) for x, y in zip(a, b, strict=True)])
+
+    def dots(self, *pairs: tuple[Tensors, Tensors]) -> Tensors:
+        """The inner products of some pairs; of two lists all of them in one pass over memory, where a kernel can."""
+        lists = list({id(x): x for pair in pairs for x in pair}.values())
+        if len(lists) != 2 or (table := self._table(*lists)) is None:
+            return [self.dot(a, b) for a, b in pairs]
+        found = _kernels().products(table)
+        return [found[(a is lists[1]) + (b is lists[1])] for a, b in pairs]
+
+    def adapted(
+        self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float
+    ) -> tuple[Tensors, Tensor] | None:
+        """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
+        if any(axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)):
+            return None
+        u = [torch.empty_like(x) for x in g]
+        if (table := self._table(theta, g, u)) is None:
+            return None
+        counts = tuple(0 if axis is None else x.shape[axis] for x, axis in zip(theta, filters, strict=True))
+        return u, _kernels().adaptive(table, counts, xi).sqrt()
 
     def norms(self, i: int, x: Tensor, dims: list[int]) -> Tensor:
         """‖x‖ over some dimensions of the i-th parameter, which are kept; over its shards too where they split one."""
@@ -153,6 +224,9 @@ class Space:
         distribute = sys.modules["torch.distributed.tensor"].distribute_tensor
         return distribute(z, p.device_mesh, p.placements, src_data_rank=None).to_local()
 
+    def _table(self, *lists: Tensors) -> Any:
+        return None if any(self._shard_groups) else _table(*lists)
+
     def _total(self, parts: Tensors) -> Tensor:
         """The sum, over the shards of all ranks too; what every rank has whole is counted once."""
         by_groups: dict[tuple[dist.ProcessGroup, ...], Tensors] = {}
@@ -165,6 +239,30 @@ class Space:
                 dist.all_reduce(subtotal, group=group)
             total = total + subtotal
         return total
+
+
+@cache
+def _kernels() -> ModuleType:
+    return import_module(".kernels", __package__)
+
+
+@cache
+def _has_triton() -> bool:
+    try:
+        _kernels()
+    except ImportError:  # foreach does the same, more slowly
+        return False
+    return True
+
+
+def _table(*lists: Tensors) -> Any:
+    """The table that the kernels work on, None if foreach has to do it."""
+    return _kernels().table(*lists) if lists[0][0].is_cuda and _has_triton() else None
+
+
+def _outermost(x: Tensor, axis: int) -> bool:
+    """Whether the slices along an axis lie one after the other in memory."""
+    return axis == 0 and x.stride(0) == x[0].numel()
 
 
 def _shard_groups(p: Any, dims: Sequence[int] | None = None) -> tuple[dist.ProcessGroup, ...]:

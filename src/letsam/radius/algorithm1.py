@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensors import Tensors, multiplied, squared
+from ..tensors import Tensors, multiplied, scale_, squared
 from .step import LowerStep
 
 KEEPS = ("g_hat",)
@@ -14,4 +14,7 @@ def estimate(step: LowerStep) -> Tensors:
     The printed step −g_aᵀg_b·g_ρ is read as −g_aᵀg_b. For ASAM, T stays at θ_t.
     """
     assert step.g_bar_tr is not None
-    return multiplied(squared(step.g_hat), step.direction(step.g_bar_tr))
+    direction = step.direction(step.g_bar_tr)
+    b = multiplied(squared(step.g_hat), direction.u)
+    scale_(b, direction.s)
+    return b

@@ -18,19 +18,26 @@ from ..tensors import Space, Tensors, local
 
 def with_plain_rate(b: Tensors, space: Space, base: Optimizer) -> Tensors:
     """η·b: the step as the paper prints it."""
-    return [x * _rate(group) for x, _, group in _with_groups(b, space, base)]
+    return _times(b, [_rate(group) for _, group in _with_groups(space, base)])
 
 
 def with_jacobian(b: Tensors, space: Space, base: Optimizer) -> Tensors:
     """J·b."""
     rule = {SGD: _sgd, Adam: _adam, AdamW: _adam}.get(type(base), _unknown)
-    return [x * rule(p, group, base.state.get(p, {})) for x, p, group in _with_groups(b, space, base)]
+    return _times(b, [rule(p, group, base.state.get(p, {})) for p, group in _with_groups(space, base)])
 
 
-def _with_groups(b: Tensors, space: Space, base: Optimizer) -> Iterator[tuple[Tensor, Tensor, dict[str, Any]]]:
+def _times(b: Tensors, factors: list[Any]) -> Tensors:
+    """Numbers all at once; tensors, of an Adam or a learning rate that is one, one by one."""
+    if any(isinstance(factor, Tensor) for factor in factors):
+        return [x * factor for x, factor in zip(b, factors, strict=True)]
+    return list(torch._foreach_mul(b, factors))
+
+
+def _with_groups(space: Space, base: Optimizer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
     group_of = {id(p): group for group in base.param_groups for p in group["params"]}
-    for x, p in zip(b, space.params, strict=True):
-        yield x, p, group_of[id(p)]
+    for p in space.params:
+        yield p, group_of[id(p)]
 
 
 def _rate(group: dict[str, Any]) -> Any:

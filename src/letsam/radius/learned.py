@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..checks import one_of, positive, within
-from ..tensors import Space, Tensors, ratio, subtract_projection_
+from ..tensors import Space, Tensors, add_scaled_, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
 from .step import LowerStep
@@ -131,8 +131,8 @@ class LearnedRadius:
     def _estimate(self, step: LowerStep) -> Tensors:
         b = ESTIMATORS[self.estimator].estimate(step)
         if self.length_free:
-            along = ratio(step.space.dot(b, step.g_hat), step.space.dot(step.g_hat, step.g_hat))
-            subtract_projection_(b, step.g_hat, along)
+            along = ratio(*step.space.dots((b, step.g_hat), (step.g_hat, step.g_hat)))
+            add_scaled_(b, step.g_hat, -along)
         if not self._as_printed:
             step.through_combiner(b)
         return b
@@ -148,18 +148,21 @@ class LearnedRadius:
         b = response(g_bar_tr)
         if self.objective == "validation":
             g_bar_tr = None
+        elif g_bar_tr is not None and self.rule == "adam":
+            # Only its inner product is needed: let it go before the next pass.
+            on_tr, g_bar_tr = space.dot(g_bar_tr, b), None
         elif g_bar_tr is not None:
-            on_tr = space.dot(g_bar_tr, b)
-            if self.rule == "adam":
-                g_bar_tr = None  # only its inner product is needed: let it go before the next pass
-        loss_vl, g_bar_vl = validation()
-        on_U = space.dot(g_bar_vl, b) - on_tr
+            g_bar_tr = space.take_gradients()
+        loss_vl, nabla_U = validation()
         if g_bar_tr is not None:
-            torch._foreach_sub_(g_bar_vl, g_bar_tr)
+            torch._foreach_sub_(nabla_U, g_bar_tr)
+        lengths = ((nabla_U, nabla_U), (b, b)) if self.rule == "cosine" else ()
+        on_U, *squares = space.dots((nabla_U, b), *lengths)
+        on_U = on_U - on_tr
         weight = loss_vl - loss_tr if self.objective == "squared-gap" else torch.ones_like(on_U)
         out = {"hyper_gradient": -weight * on_U, "val_loss": loss_vl}
         if self.rule == "cosine":
-            out["cosine"] = weight.sign() * ratio(on_U, space.norm(g_bar_vl) * space.norm(b))
+            out["cosine"] = weight.sign() * ratio(on_U, squares[0].sqrt() * squares[1].sqrt())
         return out
 
     def update(self, signal: dict[str, Tensor], finite: Tensor, scalars: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ..passes import RandomState
-from ..tensors import Space, Tensors
+from ..tensors import Scaled, Space, Tensors
 
 
 @dataclass
@@ -26,7 +26,7 @@ class LowerStep:
     g: Tensors | None
     epsilon: Tensors
     g_hat: Tensors
-    direction: Callable[[Tensors], Tensors]
+    direction: Callable[[Tensors], Scaled]
     """ρ·v from any gradient, with T (ASAM), masks and noise as they were at θ_t."""
     through_combiner: Callable[[Tensors], None]
     """b ← (∂d/∂ĝ)·b, d being the combined gradient."""

@@ -1,0 +1,218 @@
+"""Passes replayed from CUDA graphs: the host launches a pass with one call, where it launched every kernel.
+
+A graph is the closure's own pass, run once under capture: same code, same numbers. It reads the batch from tensors of
+its own, draws new dropout masks at every replay, and leaves the gradients where they were when it was captured, so
+that `.grad` is always the same memory. It bakes in everything else that Python decided during the capture.
+
+One graph serves clean and perturbed passes: the optimizer guards the BatchNorm statistics around it. Graphs live on
+the model, die with it, and share one memory pool; each has gradients of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .passes import alone, untouched_rng
+
+log = logging.getLogger("letsam")
+Outputs = tuple[Tensor | None, ...]
+Pass = Callable[..., Outputs]
+RARE = 1 / 20
+
+
+class CaptureError(RuntimeError):
+    """A pass that cannot be captured; says why and what to do."""
+
+
+class Graphs:
+    """The graphs of a model, by the kind of pass.
+
+    A kind is captured when it comes the second time, if at least one pass in twenty is of that kind: the last batch of
+    an epoch, which is shorter, runs eagerly. If a parameter or buffer moves to other memory, all graphs are dropped.
+    """
+
+    def __init__(self) -> None:
+        self.captures = 0
+        self.refused: str | None = None
+        self.pool: Any = None
+        self._places: list[int] = []
+        self._graphs: dict[Hashable, Graph] = {}
+        self._seen: Counter[Hashable] = Counter()
+
+    def __reduce__(self) -> Any:
+        return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
+
+    def run(self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module) -> Outputs:
+        """What eager(*arguments) returns and leaves in `.grad`, through a graph of `captured` where there is one.
+
+        kind is all that the graph bakes in, beside the model and the shapes of the arguments.
+        """
+        places, flags = _state(model)
+        if places != self._places:
+            self._places = places
+            self._graphs.clear()
+            self._seen.clear()
+        kind = (kind, flags, _signature(arguments))
+        self._seen[kind] += 1
+        if kind in self._graphs:
+            return self._graphs[kind].replay(arguments)
+        if self._seen[kind] == 1 or self._seen[kind] < RARE * self._seen.total():
+            return eager(*arguments)
+        begin = time.perf_counter()
+        graph = self._graphs[kind] = Graph(captured, arguments, model, self.pool)
+        self.captures, self.pool = self.captures + 1, graph.pool
+        log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
+        return graph.replay(arguments)
+
+
+def graphs_of(model: nn.Module) -> Graphs:
+    """The graphs of a model, made when first asked for."""
+    graphs = model.__dict__.get("_letsam_graphs")
+    if not isinstance(graphs, Graphs):
+        graphs = model.__dict__["_letsam_graphs"] = Graphs()
+    return graphs
+
+
+class Graph:
+    """One captured pass."""
+
+    def __init__(self, function: Pass, arguments: Any, model: nn.Module, pool: Any) -> None:
+        self._inputs = [x.clone() for x in _tensors(arguments)]
+        inputs = iter(self._inputs)
+        static = _replaced(arguments, inputs)
+        self._graph = torch.cuda.CUDAGraph()
+        with _unmoved(model), _explained():
+            _warm_up(function, static)
+            torch.clear_autocast_cache()
+            with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
+                self._outputs = function(*static)
+        # Views, which by the optimizer's contract are memory that the pass owns (Space.take_gradients).
+        self._gradients = [(p, p.grad.view_as(p.grad)) for p in model.parameters() if p.grad is not None]
+        self.pool = self._graph.pool()
+
+    def replay(self, arguments: Any) -> Outputs:
+        """The pass over other data."""
+        torch._foreach_copy_(self._inputs, _tensors(arguments))
+        self._graph.replay()
+        for p, gradient in self._gradients:
+            p.grad = gradient
+        # The next replay writes over the outputs.
+        return tuple(x if x is None else x.clone() for x in self._outputs)
+
+
+def why_not(model: nn.Module, batch: Any) -> str | None:
+    """Why a pass over this batch cannot be captured, if that can be seen beforehand."""
+    device = next(model.parameters()).device
+    for i, x in enumerate(_tensors((batch,))):
+        if x.device != device:
+            return f"tensor {i} of the batch is on {x.device} and the model on {device}: move the batch there first"
+    if not alone():
+        return "there are several processes, and their communication is not captured: use capture=False"
+    return None
+
+
+@contextmanager
+def _unmoved(model: nn.Module) -> Iterator[None]:
+    """Warm-up passes move neither statistics nor random state, and leave no gradient."""
+    buffers = list(model.buffers())
+    before = [b.clone() for b in buffers]
+    try:
+        with torch.no_grad(), untouched_rng(next(model.parameters()).device), torch.enable_grad():
+            yield
+    finally:
+        with torch.no_grad():
+            for b, old in zip(buffers, before, strict=True):
+                b.copy_(old)
+
+
+def _warm_up(function: Pass, arguments: Any) -> None:
+    """Libraries choose their algorithms and make their workspaces; then a pass that must not wait for the device.
+
+    Seen here, a wait has a place in the code; seen during the capture, it leaves the device in an unknown state.
+    """
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            function(*arguments)
+        torch.cuda.synchronize()
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            function(*arguments)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, torch.AcceleratorError) as error:
+        text = str(error)
+        if "synchronizing CUDA operation" not in text and "captur" not in text:
+            raise
+        raise CaptureError(
+            f"the pass cannot be captured: {_place(error)} waits for the device or has a shape that depends on the "
+            "data (.item(), .cpu(), nonzero, a boolean mask, a tensor made on the CPU); take it out of the model and "
+            "the loss, or pass capture='try' to run such passes eagerly"
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the user's code in a traceback."""
+    inside = (Path(torch.__file__).parent, Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(folder in Path(f.filename).parents for folder in inside)]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno} `{own[-1].line}`" if own else "its backward pass"
+
+
+def _state(model: nn.Module) -> tuple[list[int], tuple[bool, ...]]:
+    """Where parameters and buffers lie, and the flags that Python looks at during a pass."""
+    places, flags = [], []
+    for module in model.modules():
+        flags.append(module.training)
+        for p in module._parameters.values():
+            if p is not None:
+                places.append(p.data_ptr())
+                flags.append(p.requires_grad)
+        places += [b.data_ptr() for b in module._buffers.values() if b is not None]
+    return places, tuple(flags)
+
+
+def _signature(x: Any) -> Hashable:
+    """What has to be equal for two arguments to go through one graph."""
+    if isinstance(x, Tensor):
+        return tuple(x.shape), x.dtype, x.stride()
+    if isinstance(x, Mapping):
+        return tuple((k, _signature(v)) for k, v in x.items())
+    if isinstance(x, tuple | list):
+        return tuple(map(_signature, x))
+    return x
+
+
+def _tensors(x: Any) -> list[Tensor]:
+    if isinstance(x, Tensor):
+        return [x]
+    parts = x.values() if isinstance(x, Mapping) else x if isinstance(x, tuple | list) else ()
+    return [t for part in parts for t in _tensors(part)]
+
+
+def _replaced(x: Any, tensors: Iterator[Tensor]) -> Any:
+    """The same structure with other tensors."""
+    if isinstance(x, Tensor):
+        return next(tensors)
+    if isinstance(x, Mapping):
+        return {k: _replaced(v, tensors) for k, v in x.items()}
+    return tuple(_replaced(v, tensors) for v in x) if isinstance(x, tuple | list) else x

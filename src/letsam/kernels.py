@@ -1,0 +1,224 @@
+"""Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
+
+tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
+move of the weights together, all products of two lists together, and ASAM's T²g with its norm.
+
+A list becomes a table of addresses on the device. Tables are kept: the gradients of a captured pass never move, and
+those of an eager one are mostly found where the last ones were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+_TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+
+
+class Table:
+    """The addresses of lists that go together: tensor i of each has the same shape and strides."""
+
+    def __init__(self, lists: Sequence[Sequence[Tensor]]) -> None:
+        first = lists[0]
+        self.sizes = tuple(x.numel() for x in first)
+        self.types = [_TYPES[x[0].dtype] for x in lists]
+        self.addresses = _on_device([[x.data_ptr() for x in some] for some in lists], first[0].device)
+        self.blocks, self.tensor_of, self.start_of, self.size_of = _blocks(self.sizes, first[0].device)
+
+
+_tables: dict[Any, Table | None] = {}
+
+
+def table(*lists: Sequence[Tensor]) -> Table | None:
+    """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
+    key = tuple((x.data_ptr(), x.dtype, x.stride()) for some in lists for x in some)
+    if key not in _tables:
+        if len(_tables) >= 256:  # gradients that keep moving
+            _tables.clear()
+        _tables[key] = Table(lists) if _fit(lists) else None
+    return _tables[key]
+
+
+def _fit(lists: Sequence[Sequence[Tensor]]) -> bool:
+    return all(
+        x.dtype == some[0].dtype
+        and x.dtype in _TYPES
+        and x.shape == first.shape
+        and x.stride() == first.stride() == torch.empty_like(first, device="meta").stride()  # dense, of one layout
+        and x.data_ptr() % 16 == 0
+        and x.numel() > 0
+        for some in lists
+        for first, x in zip(lists[0], some, strict=True)
+    )
+
+
+def _on_device(numbers: Any, device: torch.device) -> Tensor:
+    """Through pinned memory, so that the host does not wait."""
+    values = torch.tensor(numbers, dtype=torch.int64)
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
+
+
+@lru_cache(maxsize=64)
+def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, Tensor, Tensor]:
+    """Which tensor a program works on, where it begins in it, and how long each tensor is."""
+    tensors = [i for i, n in enumerate(sizes) for _ in range(0, n, BLOCK)]
+    starts = [start for n in sizes for start in range(0, n, BLOCK)]
+    return len(tensors), _on_device(tensors, device), _on_device(starts, device), _on_device(sizes, device)
+
+
+def move_(where: Table, s: Tensor) -> None:
+    """Of (θ, backup, u): backup ← θ and θ ← θ + s·u."""
+    theta, backup, u = (where.addresses[i] for i in range(3))
+    types = dict(zip(("THETA", "U"), (where.types[0], where.types[2]), strict=True))
+    _move[(where.blocks,)](theta, backup, u, where.tensor_of, where.start_of, where.size_of, s, BLOCK=BLOCK, **types)
+
+
+def squares(where: Table) -> Tensor:
+    """Of (a,): ‖a‖² in float64."""
+    out = torch.empty(where.blocks, device=where.addresses.device, dtype=torch.float32)
+    a = where.addresses[0]
+    _squares[(where.blocks,)](a, where.tensor_of, where.start_of, where.size_of, out, A=where.types[0], BLOCK=BLOCK)
+    return out.sum(dtype=torch.float64)
+
+
+def products(where: Table) -> Tensor:
+    """Of (a, b): ⟨a,a⟩, ⟨a,b⟩ and ⟨b,b⟩ in float64."""
+    out = torch.empty(where.blocks, 3, device=where.addresses.device, dtype=torch.float32)
+    a, b = where.addresses[0], where.addresses[1]
+    types = dict(zip("AB", where.types, strict=True))
+    _products[(where.blocks,)](a, b, where.tensor_of, where.start_of, where.size_of, out, BLOCK=BLOCK, **types)
+    return out.sum(0, dtype=torch.float64)
+
+
+def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
+    """Of (θ, g, u): u ← T²g; returns ‖Tg‖² in float64. filters: how many each tensor has, 0: T is element-wise."""
+    device = where.addresses.device
+    count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, device)
+    theta, g, u = (where.addresses[i] for i in range(3))
+    types = dict(zip(("THETA", "G", "U"), where.types, strict=True))
+    norms = torch.empty(max(count, 1), device=device, dtype=torch.float32)
+    if count:
+        _filter_norms[(count,)](theta, tensor_of, index_of, length_of, norms, THETA=where.types[0], BLOCK=1024)
+    out = torch.empty(where.blocks, device=device, dtype=torch.float32)
+    places = where.tensor_of, where.start_of, where.size_of
+    _adaptive[(where.blocks,)](theta, g, u, *places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
+    return out.sum(dtype=torch.float64)
+
+
+@lru_cache(maxsize=64)
+def _filters(
+    sizes: tuple[int, ...], filters: tuple[int, ...], device: torch.device
+) -> tuple[int, Tensor, Tensor, Tensor, Tensor]:
+    """For each filter its tensor and its number there; for each tensor the length of a filter and its first one."""
+    tensors = [i for i, n in enumerate(filters) for _ in range(n)]
+    indices = [k for n in filters for k in range(n)]
+    lengths = [size // n if n else 0 for size, n in zip(sizes, filters, strict=True)]
+    firsts = [sum(filters[:i]) for i in range(len(filters))]
+    lists = (_on_device(x, device) for x in (tensors, indices, lengths, firsts))
+    return len(tensors), *lists  # type: ignore[return-value]
+
+
+@triton.jit
+def _values(addresses, i, offsets, whole, size, TYPE: tl.constexpr):
+    """A block of tensor i; without a mask where the block is whole, so that loads are as wide as they can be."""
+    p = tl.multiple_of(tl.load(addresses + i).to(tl.pointer_type(TYPE)), 16)
+    if whole:
+        x = tl.load(p + offsets)
+    else:
+        x = tl.load(p + offsets, mask=offsets < size, other=0.0)
+    return x
+
+
+@triton.jit
+def _put(addresses, i, offsets, whole, size, x, TYPE: tl.constexpr):
+    p = tl.multiple_of(tl.load(addresses + i).to(tl.pointer_type(TYPE)), 16)
+    if whole:
+        tl.store(p + offsets, x.to(TYPE))
+    else:
+        tl.store(p + offsets, x.to(TYPE), mask=offsets < size)
+
+
+@triton.jit
+def _move(theta, backup, u, tensor_of, start_of, size_of, s, THETA: tl.constexpr, U: tl.constexpr, BLOCK: tl.constexpr):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    x = _values(theta, i, offsets, whole, size, THETA)
+    y = _values(u, i, offsets, whole, size, U)
+    _put(backup, i, offsets, whole, size, x, THETA)
+    _put(theta, i, offsets, whole, size, x.to(tl.float32) + tl.load(s).to(tl.float32) * y.to(tl.float32), THETA)
+
+
+@triton.jit
+def _squares(a, tensor_of, start_of, size_of, out, A: tl.constexpr, BLOCK: tl.constexpr):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    x = _values(a, i, offsets, whole, size, A).to(tl.float32)
+    tl.store(out + tl.program_id(0), tl.sum(x * x))
+
+
+@triton.jit
+def _products(a, b, tensor_of, start_of, size_of, out, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    x = _values(a, i, offsets, whole, size, A).to(tl.float32)
+    y = _values(b, i, offsets, whole, size, B).to(tl.float32)
+    place = out + 3 * tl.program_id(0)
+    tl.store(place, tl.sum(x * x))
+    tl.store(place + 1, tl.sum(x * y))
+    tl.store(place + 2, tl.sum(y * y))
+
+
+@triton.jit
+def _filter_norms(theta, tensor_of, index_of, length_of, norms, THETA: tl.constexpr, BLOCK: tl.constexpr):
+    i, k = tl.load(tensor_of + tl.program_id(0)), tl.load(index_of + tl.program_id(0))
+    length = tl.load(length_of + i)
+    p = tl.load(theta + i).to(tl.pointer_type(THETA)) + k * length
+    total = tl.zeros([BLOCK], tl.float32)
+    offsets = tl.arange(0, BLOCK).to(tl.int64)
+    start = length * 0
+    while start < length:
+        x = tl.load(p + start + offsets, mask=start + offsets < length, other=0.0).to(tl.float32)
+        total += x * x
+        start += BLOCK
+    tl.store(norms + tl.program_id(0), tl.sqrt(tl.sum(total)))
+
+
+@triton.jit
+def _adaptive(
+    theta,
+    g,
+    u,
+    tensor_of,
+    start_of,
+    size_of,
+    norms,
+    length_of,
+    first_of,
+    xi,
+    out,
+    THETA: tl.constexpr,
+    G: tl.constexpr,
+    U: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size, length = tl.load(size_of + i), tl.load(length_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    y = _values(g, i, offsets, whole, size, G).to(tl.float32)
+    if length > 0:
+        T = tl.load(norms + tl.load(first_of + i) + offsets // length, mask=offsets < size, other=0.0) + xi
+    else:
+        T = tl.abs(_values(theta, i, offsets, whole, size, THETA).to(tl.float32)) + xi
+    Tg = T * y
+    tl.store(out + tl.program_id(0), tl.sum(Tg * Tg))
+    _put(u, i, offsets, whole, size, T * Tg, U)
