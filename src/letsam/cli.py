@@ -21,6 +21,7 @@ try:
 except ModuleNotFoundError:  # the library itself needs torch alone
     raise SystemExit("letsam: the command line needs its extra: pip install 'letsam[cli]'") from None
 
+from .bench.settings import Settings
 from .experiments.config import Config
 
 if TYPE_CHECKING:
@@ -47,6 +48,19 @@ class Compare:
 
 
 @dataclass(frozen=True)
+class Bench:
+    """Time a step of every method beside the plain loop and other implementations: table, JSON, bar chart."""
+
+    settings: tyro.conf.OmitArgPrefixes[Settings] = field(default_factory=Settings)
+    out: Path = Path("bench.json")
+    """The record to write; the chart lies beside it as PNG."""
+    json: bool = False
+    """Print the record as JSON and nothing else on stdout."""
+    show: Path | None = None
+    """Draw the table and the chart of an existing record again and time nothing."""
+
+
+@dataclass(frozen=True)
 class List:
     """List the methods, a line each."""
 
@@ -69,6 +83,7 @@ class Report:
 
 Command = (
     Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Report, tyro.conf.subcommand("report")]
@@ -88,7 +103,13 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"letsam {metadata.version('letsam')}")
         return 0
-    commands: dict[type, Callable[[Any], None]] = {Compare: _compare, List: _list, Describe: _describe, Report: _report}
+    commands: dict[type, Callable[[Any], None]] = {
+        Compare: _compare,
+        Bench: _bench,
+        List: _list,
+        Describe: _describe,
+        Report: _report,
+    }
     try:
         command: Any = _parse(arguments)
         commands[type(command)](command)
@@ -206,6 +227,18 @@ def _console(stream: Any) -> Console:
 
 def _on_sigterm(*_: Any) -> None:
     raise Stopped(143)
+
+
+def _bench(command: Bench) -> None:
+    from .bench.command import bench, show
+
+    console = _console(sys.stderr if command.json else sys.stdout)
+    if command.show is None:
+        bench(command.settings, command.out, console, command.json)
+    elif (command.settings, command.out) == (Settings(), Path("bench.json")):
+        show(command.show, console, command.json)
+    else:
+        raise ValueError("--show draws a record again and takes --json alone; drop the other options")
 
 
 def _list(_: List) -> None:

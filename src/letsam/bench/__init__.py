@@ -1,0 +1,1 @@
+"""Step times of the methods beside those of the plain loop and of other implementations, in one run."""

@@ -1,0 +1,145 @@
+"""The clock. `run(settings)` times every contender and returns the record."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from ..experiments.models import count
+from ..experiments.record import finite
+from .contenders import Contender, Stage, Step, contenders
+from .display import Lines
+from .record import describe_device, new_record
+from .rows import Timing, disturbed, make_row, relate
+from .settings import Settings
+
+Result = dict[Contender, Timing | str]
+
+
+def run(settings: Settings, display: Lines | None = None) -> dict[str, Any]:
+    """Time everybody; returns the record. ValueError for settings that make no sense, before any work."""
+    settings = settings.resolved()
+    everybody, notes = contenders(settings)
+    with tuned(), display or Lines(Console(quiet=True)) as shown:
+        stage = Stage(settings)
+        clock = on_cuda if stage.device.startswith("cuda") else on_cpu
+        timings = clock(stage, everybody, shown)
+        rows = [make_row(c.name, c.kind, c.mode, timings[c]) for c in everybody]
+        relate(rows)
+        model, device = count(stage.task.model("meta")), describe_device(stage.device)
+        return finite(new_record(settings, device, model, rows, [*notes, *disturbed(rows)]))
+
+
+def on_cpu(stage: Stage, everybody: list[Contender], display: Lines) -> Result:
+    """Step t of everybody before step t + 1 of anybody: a machine that slows down slows all of them down."""
+    warmup, total = _rounds(stage.settings)
+    results: Result = {}
+    steps: dict[Contender, Step] = {}
+    for contender in everybody:
+        try:
+            steps[contender] = contender.make(stage)
+        except Exception as error:  # whatever is wrong with one, the others go on
+            results[contender] = one_line(error)
+    times: dict[Contender, list[tuple[float, int]]] = {contender: [] for contender in steps}
+    losses: dict[Contender, Tensor] = {}
+    for t in range(total):
+        display.at(t, total, "rounds of one step each")
+        for contender in [c for c in steps if c not in results]:
+            begin = time.perf_counter()
+            try:
+                losses[contender], passes = steps[contender](t)
+            except Exception as error:
+                results[contender] = one_line(error)
+                continue
+            times[contender].append((1000 * (time.perf_counter() - begin), passes))
+    for contender in [c for c in steps if c not in results]:
+        timed = times[contender][warmup:]
+        ms, passes_made = [x for x, _ in timed], [n for _, n in timed]
+        results[contender] = Timing(ms, passes_made, fmean(ms), float(losses[contender]))
+    return results
+
+
+def on_cuda(stage: Stage, everybody: list[Contender], display: Lines) -> Result:
+    """One after the other, each alone in the memory."""
+    results: Result = {}
+    with torch.cuda.device(stage.device):
+        for contender in everybody:
+            display.at(len(results), len(everybody), str(contender))
+            if not results:
+                _one_on_cuda(contender, stage)  # kernels are chosen and libraries loaded: not at the first one's cost
+            results[contender] = timing = _one_on_cuda(contender, stage)
+            said = f"failed: {timing}" if isinstance(timing, str) else f"{timing.mean_ms:.2f} ms a step"
+            display.ended(f"{len(results)}/{len(everybody)} {contender}: {said}")
+    return results
+
+
+def _one_on_cuda(contender: Contender, stage: Stage) -> Timing | str:
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        return _time_on_cuda(contender.make(stage), stage.settings)
+    except Exception as error:  # out of memory, above all
+        return one_line(error)
+    finally:
+        if contender.mode == "compiled":
+            torch.compiler.reset()  # the next model is another one: no recompilations on its account
+
+
+def _time_on_cuda(step: Step, settings: Settings) -> Timing:
+    """An event between steps and no wait: the host runs ahead, as it does in training.
+
+    The peak of the memory is that of the warm-up too, since a graph claims what its passes need when it is captured.
+    """
+    warmup, total = _rounds(settings)
+    for t in range(warmup):
+        step(t)
+    torch.cuda.synchronize()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(total - warmup + 1)]
+    passes = []
+    events[0].record()
+    for t, event in zip(range(warmup, total), events[1:], strict=True):
+        loss, number = step(t)
+        event.record()
+        passes.append(number)
+    torch.cuda.synchronize()
+    return Timing(
+        times=[before.elapsed_time(after) for before, after in pairwise(events)],
+        passes=passes,
+        mean_ms=events[0].elapsed_time(events[-1]) / len(passes),
+        loss=float(loss),
+        peak_mib=torch.cuda.max_memory_allocated() / 2**20,
+        reserved_mib=torch.cuda.max_memory_reserved() / 2**20,
+    )
+
+
+@contextmanager
+def tuned() -> Iterator[None]:
+    """cuDNN looks for the fastest kernels meanwhile."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def one_line(error: Exception) -> str:
+    """An error in at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _rounds(settings: Settings) -> tuple[int, int]:
+    """Steps before the clock runs, and in all."""
+    assert settings.warmup is not None
+    assert settings.steps is not None
+    return settings.warmup, settings.warmup + settings.steps
