@@ -11,6 +11,7 @@ the model, die with it, and share one memory pool; each has gradients of its own
 from __future__ import annotations
 
 import logging
+import operator
 import time
 import traceback
 from collections import Counter
@@ -45,7 +46,7 @@ class Graphs:
         self.captures = 0
         self.refused: str | None = None
         self.pool: Any = None
-        self._places: list[int] = []
+        self._parts: _Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
         self._seen: Counter[Hashable] = Counter()
 
@@ -57,12 +58,11 @@ class Graphs:
 
         kind is all that the graph bakes in, beside the model and the shapes of the arguments.
         """
-        places, flags = _state(model)
-        if places != self._places:
-            self._places = places
+        if self._parts is None or self._parts.changed():
+            self._parts = _Parts(model)
             self._graphs.clear()
             self._seen.clear()
-        kind = (kind, flags, _signature(arguments))
+        kind = (kind, self._parts.flags(model), _signature(arguments))
         self._seen[kind] += 1
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
@@ -178,17 +178,35 @@ def _place(error: BaseException) -> str:
     return f"{Path(own[-1].filename).name}:{own[-1].lineno} `{own[-1].line}`" if own else "its backward pass"
 
 
-def _state(model: nn.Module) -> tuple[list[int], tuple[bool, ...]]:
-    """Where parameters and buffers lie, and the flags that Python looks at during a pass."""
-    places, flags = [], []
-    for module in model.modules():
-        flags.append(module.training)
-        for p in module._parameters.values():
-            if p is not None:
-                places.append(p.data_ptr())
-                flags.append(p.requires_grad)
-        places += [b.data_ptr() for b in module._buffers.values() if b is not None]
-    return places, tuple(flags)
+class _Parts:
+    """What a model is made of, listed once: to see in every pass whether it still is so has to be cheap.
+
+    The model itself is not held: a cycle would keep its memory until the garbage collector comes by.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        modules = list(model.modules())
+        self._inner = modules[1:]
+        self._tables = [d for m in modules for d in (m._modules, m._parameters, m._buffers)]
+        self._contents = self._look()
+        self._params, self._buffers = list(model.parameters()), list(model.buffers())
+        self._places = self._where()
+
+    def _look(self) -> list[Any]:
+        return [x for d in self._tables for x in d.values()]
+
+    def _where(self) -> list[int]:
+        return [x.data_ptr() for x in self._params] + [x.data_ptr() for x in self._buffers]
+
+    def changed(self) -> bool:
+        """Whether a module, parameter or buffer was replaced, or lies elsewhere in memory."""
+        now = self._look()
+        same = len(now) == len(self._contents) and all(map(operator.is_, now, self._contents))
+        return not same or self._where() != self._places
+
+    def flags(self, model: nn.Module) -> tuple[bool, ...]:
+        """What Python looks at during a pass."""
+        return model.training, *[m.training for m in self._inner], *[p.requires_grad for p in self._params]
 
 
 def _signature(x: Any) -> Hashable:

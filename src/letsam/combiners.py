@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .checks import within
-from .tensors import Space, Tensors, add_, add_scaled_, ratio, scale_
+from .tensors import Space, Tensors, add_, add_scaled_, copied, ratio, scale_
 
 Recall = Callable[[str], Tensors | None]
 
@@ -28,7 +28,7 @@ class Combiner(Protocol):
         """Whether this step must be perturbed whatever the policy says."""
 
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
-        """Combine into g_hat; returns what to find again at the next step."""
+        """Combine into g_hat, g is not needed any more; returns what to find again at the next step."""
 
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
         """b ← (∂d/∂ĝ)·b: how the combined gradient d answers when ĝ moves along b."""
@@ -69,10 +69,9 @@ class SurrogateGap(_Plain):
     needs_clean = True
 
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
-        """ĝ ← ĝ − α(g − cĝ) = (1 + αc)ĝ − αg, with c = ⟨g,ĝ⟩/‖ĝ‖²."""
+        """ĝ ← ĝ − αg⊥, g⊥ = g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ. In this order g⊥ is 0, bit for bit, where ĝ is g."""
         assert g is not None
-        c = ratio(*space.dots((g, g_hat), (g_hat, g_hat)))
-        scale_(g_hat, 1 + self.alpha * c)
+        add_scaled_(g, g_hat, -ratio(*space.dots((g, g_hat), (g_hat, g_hat))))
         add_(g_hat, g, -self.alpha)
         return {}
 
@@ -129,7 +128,7 @@ class Reuse(_Plain):
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """Keeps g_v."""
         assert g is not None
-        g_v = [x.clone() for x in g_hat]
+        g_v = copied(g_hat)
         add_scaled_(g_v, g, -ratio(*space.dots((g, g_hat), (g, g))))
         return {"g_v": g_v}
 

@@ -27,10 +27,12 @@ class Table:
 
     def __init__(self, lists: Sequence[Sequence[Tensor]]) -> None:
         first = lists[0]
-        self.sizes = tuple(x.numel() for x in first)
         self.types = [_TYPES[x[0].dtype] for x in lists]
+        self.sizes = tuple(x.numel() for x in first)
         self.addresses = _on_device([[x.data_ptr() for x in some] for some in lists], first[0].device)
+        self.rows = self.addresses.unbind()
         self.blocks, self.tensor_of, self.start_of, self.size_of = _blocks(self.sizes, first[0].device)
+        self.places = self.tensor_of, self.start_of, self.size_of
 
 
 _tables: dict[Any, Table | None] = {}
@@ -38,7 +40,7 @@ _tables: dict[Any, Table | None] = {}
 
 def table(*lists: Sequence[Tensor]) -> Table | None:
     """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    key = tuple((x.data_ptr(), x.dtype, x.stride()) for some in lists for x in some)
+    key = tuple((some[0].dtype, *[x.data_ptr() for x in some], *[x.stride() for x in some]) for some in lists)
     if key not in _tables:
         if len(_tables) >= 256:  # gradients that keep moving
             _tables.clear()
@@ -47,15 +49,14 @@ def table(*lists: Sequence[Tensor]) -> Table | None:
 
 
 def _fit(lists: Sequence[Sequence[Tensor]]) -> bool:
-    return all(
-        x.dtype == some[0].dtype
-        and x.dtype in _TYPES
-        and x.shape == first.shape
-        and x.stride() == first.stride() == torch.empty_like(first, device="meta").stride()  # dense, of one layout
-        and x.data_ptr() % 16 == 0
-        and x.numel() > 0
+    first = [(x.shape, x.stride()) for x in lists[0]]
+    # Dense, whatever the order of the dimensions: only then does empty_like keep the strides.
+    dense = all(torch.empty_like(x, device="meta").stride() == x.stride() for x in lists[0])
+    return dense and all(
+        [(x.shape, x.stride()) for x in some] == first
+        and some[0].dtype in _TYPES
+        and all(x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 for x in some)
         for some in lists
-        for first, x in zip(lists[0], some, strict=True)
     )
 
 
@@ -75,40 +76,34 @@ def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, 
 
 def move_(where: Table, s: Tensor) -> None:
     """Of (θ, backup, u): backup ← θ and θ ← θ + s·u."""
-    theta, backup, u = (where.addresses[i] for i in range(3))
-    types = dict(zip(("THETA", "U"), (where.types[0], where.types[2]), strict=True))
-    _move[(where.blocks,)](theta, backup, u, where.tensor_of, where.start_of, where.size_of, s, BLOCK=BLOCK, **types)
+    types = {"THETA": where.types[0], "U": where.types[2]}
+    _move[(where.blocks,)](*where.rows, *where.places, s, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
     """Of (a,): ‖a‖² in float64."""
-    out = torch.empty(where.blocks, device=where.addresses.device, dtype=torch.float32)
-    a = where.addresses[0]
-    _squares[(where.blocks,)](a, where.tensor_of, where.start_of, where.size_of, out, A=where.types[0], BLOCK=BLOCK)
+    out = where.size_of.new_empty(where.blocks, dtype=torch.float32)
+    _squares[(where.blocks,)](*where.rows, *where.places, out, A=where.types[0], BLOCK=BLOCK)
     return out.sum(dtype=torch.float64)
 
 
 def products(where: Table) -> Tensor:
     """Of (a, b): ⟨a,a⟩, ⟨a,b⟩ and ⟨b,b⟩ in float64."""
-    out = torch.empty(where.blocks, 3, device=where.addresses.device, dtype=torch.float32)
-    a, b = where.addresses[0], where.addresses[1]
-    types = dict(zip("AB", where.types, strict=True))
-    _products[(where.blocks,)](a, b, where.tensor_of, where.start_of, where.size_of, out, BLOCK=BLOCK, **types)
+    out = where.size_of.new_empty((where.blocks, 3), dtype=torch.float32)
+    _products[(where.blocks,)](*where.rows, *where.places, out, A=where.types[0], B=where.types[1], BLOCK=BLOCK)
     return out.sum(0, dtype=torch.float64)
 
 
 def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
     """Of (θ, g, u): u ← T²g; returns ‖Tg‖² in float64. filters: how many each tensor has, 0: T is element-wise."""
-    device = where.addresses.device
-    count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, device)
-    theta, g, u = (where.addresses[i] for i in range(3))
+    count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.addresses.device)
     types = dict(zip(("THETA", "G", "U"), where.types, strict=True))
-    norms = torch.empty(max(count, 1), device=device, dtype=torch.float32)
+    norms = where.size_of.new_empty(max(count, 1), dtype=torch.float32)
     if count:
+        theta = where.rows[0]
         _filter_norms[(count,)](theta, tensor_of, index_of, length_of, norms, THETA=where.types[0], BLOCK=1024)
-    out = torch.empty(where.blocks, device=device, dtype=torch.float32)
-    places = where.tensor_of, where.start_of, where.size_of
-    _adaptive[(where.blocks,)](theta, g, u, *places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
+    out = where.size_of.new_empty(where.blocks, dtype=torch.float32)
+    _adaptive[(where.blocks,)](*where.rows, *where.places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
     return out.sum(dtype=torch.float64)
 
 

@@ -88,7 +88,9 @@ class SharpnessAware(Wrapper):
         self.last = StepReport()
         self._memory = Memory(self.base, (*self.perturbation.memories, *self.combiner.memories))
         self._feedback = ScalerFeedback()
-        self._backup: Tensors = []
+        self._params: list[nn.Parameter] = []
+        self._space: Space | None = None
+        self._ready: Space | None = None
         self._finite: Tensor | None = None
         self._upper: UpperLevel | None = None
         self._look_at(self.model)
@@ -114,21 +116,25 @@ class SharpnessAware(Wrapper):
     def backward(self, closure: Pass) -> Tensor:
         """Leave the sharpness-aware gradient in `.grad`, the weights as they were; returns the clean loss."""
         self._check(closure)
-        self._forget_step()
+        self._memory.forget_pending()
+        self._upper = None
+        self._params = self._trained()
         self.last = StepReport()
         scalars, t = self._scalars, self._scalars["sam_step"]
         with self._guarded() as statistics:
             rng = RandomState(self._device) if self.replay_rng else None
             loss = self._pass(closure)
-            space = Space([p for p in self._params if p.grad is not None])
-            norm = space.norm(space.gradients())
+            space = self._used()
+            g = space.gradients()
+            norm = space.norm(g)
             finite = self._ranks.all(is_finite(loss + norm))
             statistics.accept(finite)
 
             self.radius.set(t, norm, self.base.param_groups)
             self.last.tell(loss=loss, grad_norm=norm, radius=scalars["sam_rho"])
             filters = [self._filter_of(p) for p in space.params]
-            at = Where(t, space, space.theta, filters, self._memory.recall(space))
+            at = Where(t, space, space.theta, g, norm, filters, self._memory.recall(space))
+            del g
             if self.policy.decide(t, norm, finite, scalars) or self.combiner.wants_perturbation(at.recall):
                 finite = self._perturbed(closure, at, finite, rng)
                 scalars["sam_perturbed"] += 1
@@ -136,9 +142,9 @@ class SharpnessAware(Wrapper):
                 self.combiner.plain(space, space.gradients(), at.recall)
             statistics.restore()
         scalars["sam_step"] += 1
-        scalars["sam_skipped"] = scalars["sam_skipped"] + ~finite
-        self._finite = finite
-        self.last.tell(skipped=~finite)
+        self._finite, skipped = finite, ~finite
+        scalars["sam_skipped"] = scalars["sam_skipped"] + skipped
+        self.last.tell(skipped=skipped)
         return loss
 
     @torch.no_grad()
@@ -170,25 +176,24 @@ class SharpnessAware(Wrapper):
         """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
         space, theta, learning = at.space, at.space.theta, self._learning
         keeps = learning.keeps if learning else ()
-        clean = space.gradients()
-        epsilon = self._epsilon(self.perturbation.direction(clean, at), space)
-        memories = self.perturbation.remember(clean, at)
+        epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
+        memories = self.perturbation.remember(at.g, at)
         recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
         kept = epsilon.tensors() if "epsilon" in keeps else []
-        at.theta = self._room_for(theta)
+        at.theta, at.g = space.room(), []
         then = replace(at, recall=recalled.get)
         change = None
         with moved(theta, at.theta, epsilon):
             g = space.take_gradients() if self.combiner.needs_clean or "g" in keeps else None
-            del clean, epsilon  # if nobody needs them, their memory goes before the next pass
+            del epsilon  # if nobody needs the gradient in it, its memory goes before the next pass
             if rng is not None:
                 rng.replay()
-            before = RandomState(self._device) if learning else None
+            before = RandomState(self._device) if "rng" in keeps else None
             loss = self._pass(closure if self.keep == 1.0 else lambda: closure.hardest(self.keep))  # type: ignore[attr-defined]
             g_hat = space.gradients()
-            used = Space([p for p in self._params if p.grad is not None])  # a pass may use other parameters
-            finite = self._ranks.all(finite & is_finite(loss + used.norm(used.gradients())))
-            if learning and before:
+            used = self._used()  # a pass may use other parameters
+            finite = self._ranks.all(finite & is_finite(loss) & used.finite(used.gradients()))
+            if learning:
                 again = lambda h: self._epsilon(self.perturbation.direction(h, then), space)  # noqa: E731
                 combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
                 lower = LowerStep(space, at.theta, g, kept, g_hat, again, combined, closure, before, self._pass)
@@ -211,7 +216,9 @@ class SharpnessAware(Wrapper):
         A fused base takes the flag on the device; for the others it has to be read, one wait for the device a step.
         """
         assert self._finite is not None
-        if takes_skip_flag(self.base):
+        if self._ready is not self._space or self._space is None:
+            self._ready = self._space if takes_skip_flag(self.base) else None
+        if self._ready is not None:
             self.base.grad_scale, self.base.found_inf = None, (~self._finite).float()  # type: ignore[attr-defined]
             try:
                 self.base.step()
@@ -238,8 +245,7 @@ class SharpnessAware(Wrapper):
     def _scalars(self) -> dict[str, Any]:
         return self.base.param_groups[0]
 
-    @property
-    def _params(self) -> list[nn.Parameter]:
+    def _trained(self) -> list[nn.Parameter]:
         return [p for group in self.base.param_groups for p in group["params"] if p.requires_grad]
 
     @property
@@ -256,7 +262,7 @@ class SharpnessAware(Wrapper):
 
     def _look_at(self, model: nn.Module | None) -> None:
         self._statistics = BatchStatistics(model)
-        self._ranks = Ranks(model, self._params, self.process_group)
+        self._ranks = Ranks(model, self._trained(), self.process_group)
         self._filter_of = filter_dimension(model)
 
     @contextmanager
@@ -270,13 +276,12 @@ class SharpnessAware(Wrapper):
             forget_gathered(self._statistics.model)
             raise
 
-    def _room_for(self, theta: Tensors) -> Tensors:
-        """Tensors for θ_t, made once and used again; the weights come back from here by copy."""
-        if [(x.shape, x.stride(), x.dtype, x.device) for x in self._backup] != [
-            (x.shape, x.stride(), x.dtype, x.device) for x in theta
-        ]:
-            self._backup = [x.detach().clone() for x in theta]
-        return self._backup
+    def _used(self) -> Space:
+        """The space of the parameters that the last pass used; mostly that of the step before."""
+        params = [p for p in self._params if p.grad is not None]
+        if self._space is None or not self._space.is_of(params):
+            self._space = Space(params)
+        return self._space
 
     def _epsilon(self, v: Scaled | Tensors, space: Space) -> Scaled:
         """ρ·v, with a group's own radius relative to the common one."""
@@ -288,6 +293,6 @@ class SharpnessAware(Wrapper):
             u = list(torch._foreach_mul(u, [own.get(id(p), common) / common for p in space.params]))
         return Scaled(u, s)
 
-    def _forget_step(self) -> None:
+    def _loaded(self) -> None:
         self._memory.forget_pending()
-        self._upper = None
+        self._upper = self._ready = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,10 +28,10 @@ def run_pass(closure: Callable[[], Any], params: Sequence[Tensor], device: torch
     loss = torch.as_tensor(loss, device=device).detach()
     if loss.numel() != 1:
         raise RuntimeError(f"the closure returned {loss.numel()} numbers: return the mean loss")
-    gradients = [p.grad for p in params if p.grad is not None]
-    if not gradients:
+    gradients = [p.grad for p in params]
+    if all(g is None for g in gradients):
         raise RuntimeError("the closure made no gradient: call loss.backward() in it")
-    if any(g.is_sparse for g in gradients):
+    if any(g.is_sparse for g in gradients if g is not None):
         raise RuntimeError("the closure made sparse gradients: set sparse=False in the embedding")
     return loss.reshape(())
 
@@ -53,7 +54,7 @@ class BatchStatistics:
     def save(self) -> None:
         """Remember the present statistics, and take them as the good ones."""
         buffers = [b for m in self._layers for b in m._buffers.values() if b is not None]
-        if [*map(id, buffers)] != [*map(id, self._buffers)]:
+        if len(buffers) != len(self._buffers) or not all(map(operator.is_, buffers, self._buffers)):
             self._buffers = buffers
             kinds = {
                 (b.dtype, b.device): [x for x in buffers if (x.dtype, x.device) == (b.dtype, b.device)] for b in buffers
@@ -82,26 +83,28 @@ class _Copies:
     """Two copies of some buffers of one type, one after the other in memory: those of the start and the good ones."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
-        self._buffers = buffers
-        self._start = torch.cat([b.reshape(-1) for b in buffers])
-        self._good = self._start.clone()
-        parts = self._good.split([b.numel() for b in buffers])
-        self._parts = [part.view(b.shape) for part, b in zip(parts, buffers, strict=True)]
+        self._buffers, self._flat = buffers, [b.view(-1) for b in buffers]
+        self._start, self._good = (torch.cat(self._flat) for _ in range(2))
+        self._from_start, self._from_good = (
+            [part.view(b.shape) for part, b in zip(x.split([b.numel() for b in buffers]), buffers, strict=True)]
+            for x in (self._start, self._good)
+        )
+        self._back = self._from_start
 
     def save(self) -> None:
-        torch.cat([b.reshape(-1) for b in self._buffers], out=self._start)
-        self._good.copy_(self._start)
+        torch.cat(self._flat, out=self._start)
+        self._back = self._from_start
 
     def accept(self, finite: Tensor) -> None:
-        torch.cat([b.reshape(-1) for b in self._buffers], out=self._good)
+        torch.cat(self._flat, out=self._good)
         torch.where(finite, self._good, self._start, out=self._good)
+        self._back = self._from_good
 
     def restore(self) -> None:
-        torch._foreach_copy_(self._buffers, self._parts)
+        torch._foreach_copy_(self._buffers, self._back)
 
     def undo(self) -> None:
-        self._good.copy_(self._start)
-        self.restore()
+        torch._foreach_copy_(self._buffers, self._from_start)
 
 
 class RandomState:

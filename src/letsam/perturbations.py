@@ -14,17 +14,19 @@ from torch import Tensor, nn
 
 from .checks import positive, within
 from .policies import uniforms
-from .tensors import Scaled, Space, Tensors, add_, multiplied, scaled
+from .tensors import Scaled, Space, Tensors, add_, copied, multiplied, scaled
 
 
 @dataclass
 class Where:
-    """What a perturbation may look at: the step t, the weights θ_t, which dimension of each tensor counts
-    convolution filters (None: not a convolution), and what it remembered."""
+    """What a perturbation may look at: the step t, the weights θ_t, the clean gradient and its norm, which dimension of
+    each tensor counts convolution filters (None: not a convolution), and what it remembered."""
 
     t: int
     space: Space
     theta: Tensors
+    g: Tensors
+    norm: Tensor
     filters: list[int | None]
     recall: Callable[[str], Tensors | None]
 
@@ -57,7 +59,8 @@ class L2(_Forgetful):
 
     def direction(self, g: Tensors, at: Where) -> Scaled:
         """g/(‖g‖ + tiny)."""
-        return Scaled(g, 1 / (at.space.norm(g) + self.tiny))
+        norm = at.norm if g is at.g else at.space.norm(g)
+        return Scaled(g, 1 / (norm + self.tiny))
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ class Friendly:
         """m ← λm + (1−λ)g."""
         m = at.recall("m")
         if m is None:
-            return {"m": [x.clone() for x in g]}
+            return {"m": copied(g)}
         moved = scaled(m, self.momentum)
         add_(moved, g, 1 - self.momentum)
         return {"m": moved}

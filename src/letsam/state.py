@@ -52,11 +52,12 @@ def takes_skip_flag(base: Optimizer) -> bool:
 
     Not before there are momentum buffers: a fused SGD that skips its first step leaves them uninitialised.
     """
+    if not getattr(base, "_step_supports_amp_scaling", False):
+        return False
     momentum = [
         p for group in base.param_groups if group.get("momentum") for p in group["params"] if p.grad is not None
     ]
-    ready = all(base.state.get(p, {}).get("momentum_buffer") is not None for p in momentum)
-    return getattr(base, "_step_supports_amp_scaling", False) and ready
+    return all(base.state.get(p, {}).get("momentum_buffer") is not None for p in momentum)
 
 
 class Memory:

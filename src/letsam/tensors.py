@@ -10,6 +10,7 @@ it can; foreach is what they are checked against.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,14 +77,26 @@ def copy_(a: Tensors, b: Tensors) -> None:
     torch._foreach_copy_(a, b)
 
 
+def copied(a: Tensors) -> Tensors:
+    """The same numbers in new tensors."""
+    new = [torch.empty_like(x) for x in a]
+    copy_(new, a)
+    return new
+
+
 def scaled(a: Tensors, s: Tensor | float) -> Tensors:
     """s·a in new tensors; s may be a 0-d tensor of any float type."""
-    return list(torch._foreach_mul(a, s))
+    return list(torch._foreach_mul(a, _factor(a, s)))
 
 
 def scale_(a: Tensors, s: Tensor | float) -> None:
     """a ← s·a."""
-    torch._foreach_mul_(a, s)
+    torch._foreach_mul_(a, _factor(a, s))
+
+
+def _factor(a: Tensors, s: Tensor | float) -> Any:
+    """foreach multiplies all at once by a tensor of the same type; float32 is what it multiplies in anyway."""
+    return s.float() if isinstance(s, Tensor) and a[0].dtype == torch.float32 else s
 
 
 def multiplied(a: Tensors, b: Tensors) -> Tensors:
@@ -93,13 +106,17 @@ def multiplied(a: Tensors, b: Tensors) -> Tensors:
 
 def squared(a: Tensors) -> Tensors:
     """a ⊙ a in float32 or better: squares of small float16 numbers are zero in float16."""
-    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in a]
+    low = any(x.dtype in (torch.float16, torch.bfloat16) for x in a)
+    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in a] if low else a
     return list(torch._foreach_mul(wide, wide))
 
 
 def add_scaled_(a: Tensors, b: Tensors, s: Tensor) -> None:
     """a ← a + s·b, with a factor that stays on the device."""
-    torch._foreach_add_(a, scaled(b, s))
+    if s.device.type == "cpu":  # a number at hand: nothing has to be multiplied out
+        torch._foreach_add_(a, b, alpha=float(s))
+    else:
+        torch._foreach_add_(a, scaled(b, s))
 
 
 @contextmanager
@@ -146,6 +163,20 @@ class Space:
         self.theta = [local(p) for p in self.params]
         self.device = self.theta[0].device
         self._shard_groups = [_shard_groups(p) for p in self.params]
+        self._sharded = any(map(sharded, self.params))
+        self._places = [x.data_ptr() for x in self.theta]
+        self._room: Tensors = []
+
+    def is_of(self, params: Sequence[Tensor]) -> bool:
+        """Whether it is the space of these parameters, where they lie now: then it can be used again."""
+        same = len(params) == len(self.params) and all(map(operator.is_, params, self.params))
+        return same and not self._sharded and [x.data_ptr() for x in params] == self._places
+
+    def room(self) -> Tensors:
+        """Tensors for a copy of θ, made once; they start as one."""
+        if not self._room:
+            self._room = copied(self.theta)
+        return self._room
 
     def take_gradients(self) -> Tensors:
         """Move the gradients out of `.grad`, so that the next pass cannot write over them.
@@ -154,12 +185,8 @@ class Space:
         so: they are copied.
         """
         gradients = self.gradients()
-        borrowed = [i for i, p in enumerate(self.params) if not sharded(p) and gradients[i]._is_view()]
-        if borrowed:
-            own = [torch.empty_like(gradients[i]) for i in borrowed]
-            copy_(own, [gradients[i] for i in borrowed])
-            for i, x in zip(borrowed, own, strict=True):
-                gradients[i] = x
+        if not self._sharded and any(x._is_view() for x in gradients):
+            gradients = copied(gradients)
         for p in self.params:
             p.grad = None
         return gradients
@@ -169,19 +196,31 @@ class Space:
         for p in self.params:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
-            elif sharded(p) and p.grad.placements != p.placements:  # a sum that tensor parallelism left to do
-                p.grad = p.grad.redistribute(placements=p.placements)
-        return [local(p.grad) for p in self.params if p.grad is not None]
+            elif self._sharded and sharded(p) and p.grad.placements != p.placements:
+                p.grad = p.grad.redistribute(placements=p.placements)  # a sum that tensor parallelism left to do
+        gradients = [p.grad for p in self.params]
+        return [local(g) for g in gradients] if self._sharded else gradients
 
     def norm(self, a: Tensors) -> Tensor:
         """‖a‖₂ over all parameters."""
         if (table := self._table(a)) is not None:
             return _kernels().squares(table).sqrt()
-        norms = torch._foreach_norm(a, 2, dtype=torch.promote_types(a[0].dtype, torch.float32))
+        low = a[0].dtype in (torch.float16, torch.bfloat16)
+        norms = torch._foreach_norm(a, 2, dtype=torch.float32 if low else None)
         return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._shard_groups) else _norm(norms)
+
+    def finite(self, a: Tensors) -> Tensor:
+        """Whether no number in it is infinite or NaN; GradScaler's check, for a quarter of the price of a norm."""
+        if self._sharded or self._table(a) is not None:
+            return finite(self.norm(a))
+        found, one = (torch.full((), x, device=self.device) for x in (0.0, 1.0))
+        torch._amp_foreach_non_finite_check_and_unscale_(a, found, one)
+        return found == 0
 
     def dot(self, a: Tensors, b: Tensors) -> Tensor:
         """⟨a, b⟩ over all parameters."""
+        if (table := self._table(a, b)) is not None:
+            return _kernels().products(table)[1]
         return self._total([_dot(x, y) for x, y in zip(a, b, strict=True)])
 
     def dots(self, *pairs: tuple[Tensors, Tensors]) -> Tensors:
@@ -196,11 +235,11 @@ class Space:
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float
     ) -> tuple[Tensors, Tensor] | None:
         """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
-        if any(axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)):
+        lie_apart = [axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)]
+        if self._table(theta, g) is None or any(lie_apart):
             return None
         u = [torch.empty_like(x) for x in g]
-        if (table := self._table(theta, g, u)) is None:
-            return None
+        table = self._table(theta, g, u)
         counts = tuple(0 if axis is None else x.shape[axis] for x, axis in zip(theta, filters, strict=True))
         return u, _kernels().adaptive(table, counts, xi).sqrt()
 
@@ -225,7 +264,7 @@ class Space:
         return distribute(z, p.device_mesh, p.placements, src_data_rank=None).to_local()
 
     def _table(self, *lists: Tensors) -> Any:
-        return None if any(self._shard_groups) else _table(*lists)
+        return None if self._sharded else _table(*lists)
 
     def _total(self, parts: Tensors) -> Tensor:
         """The sum, over the shards of all ranks too; what every rank has whole is counted once."""
@@ -262,7 +301,7 @@ def _table(*lists: Tensors) -> Any:
 
 def _outermost(x: Tensor, axis: int) -> bool:
     """Whether the slices along an axis lie one after the other in memory."""
-    return axis == 0 and x.stride(0) == x[0].numel()
+    return axis == 0 and x.stride(0) * len(x) == x.numel()
 
 
 def _shard_groups(p: Any, dims: Sequence[int] | None = None) -> tuple[dist.ProcessGroup, ...]:

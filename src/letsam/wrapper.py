@@ -23,7 +23,8 @@ class Wrapper(Optimizer):
     def _start(self) -> None:
         Optimizer.__setstate__(self, {})
 
-    def _forget_step(self) -> None:
+    def _loaded(self) -> None:
+        """Forget what was seen of the state that was replaced."""
         raise NotImplementedError
 
     @property
@@ -51,7 +52,7 @@ class Wrapper(Optimizer):
         fresh = {key: value for key, value in group.items() if key.startswith(PREFIX)}
         self.base.load_state_dict(state_dict)
         load_scalars(self.base, fresh)
-        self._forget_step()
+        self._loaded()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; it may have its own `rho`."""

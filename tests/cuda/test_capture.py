@@ -83,7 +83,7 @@ def test_the_same_masks_in_both_passes_on_request():
     assert_same(both("sam", steps=20, dropout=0.5, replay_rng=True))
     for replay_rng in (True, False):
         model = nn.Sequential(nn.Dropout(0.5), make_model()).cuda()
-        masks = torch.empty(40, 16, 1, 6, 6, device="cuda")
+        masks = torch.empty(40, 16, 1, 6, 6, dtype=torch.bool, device="cuda")
         count = torch.zeros((), dtype=torch.int64, device="cuda")
 
         def note(module, inputs, output, masks=masks, count=count):
@@ -146,6 +146,22 @@ def test_freezing_a_layer_is_seen():
     before = model[0].weight.clone()
     train(model, opt, 3, first=3, capture=True)
     assert torch.equal(before, model[0].weight)
+
+
+def test_a_model_that_is_let_go_takes_its_graphs_along():
+    """At once: no cycle keeps them until the garbage collector comes by. Only small tables of addresses stay."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = torch.cuda.memory_allocated()
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, 100_000), nn.Linear(100_000, 5)).cuda()
+        opt = create("sam", model)
+        train(model, opt, 3, capture=True)
+        assert torch.cuda.memory_allocated() > before + 50_000_000
+        del model, opt
+        assert torch.cuda.memory_allocated() < before + 100_000
+    finally:
+        gc.enable()
 
 
 def test_ten_thousand_steps_leak_nothing():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import tyro
-
 from ..experiments.config import Spec
+
+with suppress(ImportError):  # the command line alone reads the annotation that it is for
+    import tyro
 
 CHOICES = {
     "modes": ("eager", "captured", "compiled"),

@@ -98,7 +98,7 @@ TASKS = {
     "vit-s": Task(VisionTransformer, images, 256, "adamw"),
     "decoder-125m": Task(Decoder, tokens, 8, "adamw"),
     "decoder-350m": Task(partial(Decoder, width=1024, depth=24, heads=16), tokens, 8, "adamw"),
-    "mlp-2000": Task(DeepMLP, vectors, 512),
+    "mlp-2000": Task(DeepMLP, vectors, 2048),
     "small-cnn": Task(small_cnn, digits, 128),
 }
 

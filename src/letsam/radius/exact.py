@@ -9,7 +9,7 @@ from ..passes import alone
 from ..tensors import Tensors, add_, copy_, like, scaled
 from .step import LowerStep
 
-KEEPS = ("epsilon",)
+KEEPS = ("epsilon", "rng")
 
 
 def estimate(step: LowerStep) -> Tensors:
@@ -17,6 +17,7 @@ def estimate(step: LowerStep) -> Tensors:
 
     So too with several processes: a double backward does not go through the communication of DDP and FSDP2.
     """
+    assert step.rng is not None
     if isinstance(step.closure, Closure) and alone():
         step.rng.replay()
         return step.closure.hessian_product(step.space.params, step.epsilon)

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..checks import one_of, positive, within
-from ..tensors import Space, Tensors, add_scaled_, ratio
+from ..tensors import Space, Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
 from .step import LowerStep
@@ -109,7 +109,7 @@ class LearnedRadius:
         """ρb = dĝ/dν, as a function of ḡ_tr: Algorithm 1 has to wait for it, the others are formed now."""
         if self.estimator == "algorithm1":
             # A copy of ĝ, since the combiner may write into it before ḡ_tr is there.
-            g_hat = [x.clone() for x in step.g_hat]
+            g_hat = copied(step.g_hat)
             held = replace(step, g=None, epsilon=[], g_hat=g_hat, through_combiner=lambda b: None)
 
             def later(g_bar_tr: Tensors | None) -> Tensors:

@@ -16,8 +16,8 @@ from ..tensors import Scaled, Space, Tensors
 class LowerStep:
     """The lower level at θ_t + ε, while the weights are perturbed.
 
-    Every estimator takes one and returns ρ·b, its estimate of ρ·∇²L(θ_t + ρv)·v = dĝ/dν. g and epsilon are there only
-    if the estimator names them in KEEPS: otherwise they were given back to save memory.
+    Every estimator takes one and returns ρ·b, its estimate of ρ·∇²L(θ_t + ρv)·v = dĝ/dν. g, epsilon and rng are there
+    only if the estimator names them in KEEPS: otherwise they were given back to save memory.
     """
 
     space: Space
@@ -31,7 +31,7 @@ class LowerStep:
     through_combiner: Callable[[Tensors], None]
     """b ← (∂d/∂ĝ)·b, d being the combined gradient."""
     closure: Any
-    rng: RandomState
+    rng: RandomState | None
     """From before the perturbed pass."""
     run: Callable[[Any], Tensor]
     """One more pass of a closure."""

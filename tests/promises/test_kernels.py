@@ -1,0 +1,76 @@
+"""The Triton kernels, run by Triton's interpreter on the CPU; tests/cuda runs them compiled."""
+
+import pytest
+import torch
+
+from letsam.tensors import _has_triton
+
+if not _has_triton():
+    pytest.skip("Triton has no build for this system", allow_module_level=True)
+if torch.cuda.is_available():
+    pytest.skip("tests/cuda/test_kernels.py runs them on the device", allow_module_level=True)
+
+from letsam import kernels
+
+SHAPES = [(3,), (8, 4, 3, 3), (5000,), (1,), (10, 7), (4096,), (3, 1366), (16, 8, 3, 3)]
+FILTERS = (0, 8, 0, 0, 0, 0, 0, 16)
+
+
+@pytest.fixture
+def lists():
+    generator = torch.Generator().manual_seed(0)
+    theta, g = ([torch.randn(s, generator=generator) for s in SHAPES] for _ in range(2))
+    for some in (theta, g):
+        some[7] = some[7].to(memory_format=torch.channels_last)
+    return theta, g
+
+
+def test_move_keeps_a_backup_bit_for_bit(lists):
+    theta, g = lists
+    start, backup = [x.clone() for x in theta], [torch.full_like(x, torch.nan) for x in theta]
+    kernels.move_(kernels.table(theta, backup, g), torch.tensor(0.37, dtype=torch.float64))
+    assert all(torch.equal(a, b) for a, b in zip(backup, start, strict=True))
+    for x, x0, y in zip(theta, start, g, strict=True):
+        torch.testing.assert_close(x, x0 + 0.37 * y, rtol=1e-6, atol=1e-6)
+
+
+def test_squares_and_products(lists):
+    a, b = ([x.double() for x in some] for some in lists)
+    exact = [sum(float((x * y).sum()) for x, y in zip(*pair, strict=True)) for pair in ((a, a), (a, b), (b, b))]
+    assert float(kernels.squares(kernels.table(lists[0]))) == pytest.approx(exact[0], rel=1e-6)
+    assert kernels.products(kernels.table(*lists)).tolist() == pytest.approx(exact, rel=1e-6)
+
+
+def test_adaptive(lists):
+    theta, g = lists
+    u = [torch.full_like(x, torch.nan) for x in g]
+    square = kernels.adaptive(kernels.table(theta, g, u), FILTERS, 0.01)
+    T = [
+        (x.double().flatten(1).norm(dim=1) + 0.01).view(-1, 1, 1, 1) if n else x.double().abs() + 0.01
+        for x, n in zip(theta, FILTERS, strict=True)
+    ]
+    for found, t, y in zip(u, T, g, strict=True):
+        torch.testing.assert_close(found.double(), t * t * y.double(), rtol=1e-6, atol=1e-6)
+    assert float(square) == pytest.approx(
+        sum(float(((t * y.double()) ** 2).sum()) for t, y in zip(T, g, strict=True)), rel=1e-6
+    )
+
+
+def test_what_does_not_fit_has_no_table():
+    whole = torch.randn(64, 64)
+    assert kernels.table([whole]) is not None
+    for lists in (
+        ([whole.double()],),
+        ([whole[:, ::2]],),
+        ([whole.flatten()[1:65]],),
+        ([whole], [whole.t()]),
+        ([whole, whole.half()],),
+        ([torch.empty(0)],),
+    ):
+        assert kernels.table(*lists) is None
+
+
+def test_another_layout_at_the_same_address_is_another_table():
+    a, b = torch.randn(8, 8), torch.randn(8, 8)
+    assert kernels.table([a], [b]) is not None
+    assert kernels.table([a], [b.t()]) is None
