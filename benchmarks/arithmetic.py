@@ -88,13 +88,13 @@ def copy_bandwidth(repeats: int) -> Row:
 @contextmanager
 def version(name: str) -> Iterator[None]:
     """Inside, the arithmetic runs through the Triton kernels or through foreach alone."""
-    before = tensors._table
+    before = tensors.kernel_table
     if name == "foreach":
-        tensors._table = lambda *lists: None
+        tensors.kernel_table = lambda *lists: None
     try:
         yield
     finally:
-        tensors._table = before
+        tensors.kernel_table = before
 
 
 def arithmetic(method: str, model: torch.nn.Module) -> Work:
@@ -114,7 +114,7 @@ def arithmetic(method: str, model: torch.nn.Module) -> Work:
 
 def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tensors.Scaled) -> None:
     """What `tensors.moved` begins with."""
-    table = tensors._table(theta, backup, step.u)
+    table = tensors.kernel_table(theta, backup, step.u)
     if table is None:
         tensors.copy_(backup, theta)
         tensors.add_scaled_(theta, *step)
@@ -206,7 +206,7 @@ def obstacle() -> str | None:
     """Why nothing can be measured here."""
     if not torch.cuda.is_available():
         return "there is no CUDA device here, and this measures one"
-    return None if tensors._has_triton() else "Triton is missing, and its kernels are what is measured: install triton"
+    return None if tensors.has_triton() else "Triton is missing, and its kernels are what is measured: install triton"
 
 
 def main() -> int:

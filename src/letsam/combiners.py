@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .checks import within
-from .tensors import Space, Tensors, add_, add_scaled_, copied, ratio, scale_
+from .space import Space
+from .tensors import Tensors, add_, add_scaled_, copied, ratio, scale_
 
 Recall = Callable[[str], Tensors | None]
 

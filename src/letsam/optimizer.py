@@ -35,8 +35,9 @@ from .perturbations import L2, Perturbation, Where, filter_dimension
 from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
+from .space import Space
 from .state import Memory, fresh_scalars, takes_skip_flag
-from .tensors import Scaled, Space, Tensors, moved
+from .tensors import Scaled, Tensors, moved
 from .tensors import finite as is_finite
 from .wrapper import Wrapper
 

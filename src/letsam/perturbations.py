@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from .checks import positive, within
 from .policies import uniforms
-from .tensors import Scaled, Space, Tensors, add_, copied, multiplied, scaled
+from .space import Space
+from .tensors import Scaled, Tensors, add_, copied, multiplied, scaled
 
 
 @dataclass

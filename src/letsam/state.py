@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .checks import within
-from .tensors import Space, Tensors, chosen, like, local, scalar
+from .space import Space
+from .tensors import Tensors, chosen, like, local, scalar
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from letsam import tensors
-from letsam.tensors import Scaled, Space, moved
+from letsam.space import Space
+from letsam.tensors import Scaled, moved
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SHAPES = [(3,), (64, 16, 3, 3), (5000,), (1,), (10, 7), (4096,), (3, 4097), (16, 64, 3, 3), (300, 700)]
@@ -23,13 +24,13 @@ def lists(request):
 @pytest.fixture
 def foreach(monkeypatch):
     def use():
-        monkeypatch.setattr(tensors, "_table", lambda *lists: None)
+        monkeypatch.setattr(tensors, "kernel_table", lambda *lists: None)
 
     return use
 
 
 def test_the_kernels_are_used(lists):
-    assert tensors._table(*lists) is not None
+    assert tensors.kernel_table(*lists) is not None
 
 
 def test_move_and_come_back(lists, foreach):
@@ -75,8 +76,8 @@ def test_adaptive(lists):
 
 def test_what_does_not_fit_goes_through_foreach():
     whole = torch.randn(64, 64, device="cuda")
-    assert tensors._table([whole.double()]) is None
-    assert tensors._table([whole[:, ::2]]) is None
-    assert tensors._table([whole.flatten()[1:65]]) is None
-    assert tensors._table([whole], [whole.t()]) is None
-    assert tensors._table([whole, whole.half()]) is None
+    assert tensors.kernel_table([whole.double()]) is None
+    assert tensors.kernel_table([whole[:, ::2]]) is None
+    assert tensors.kernel_table([whole.flatten()[1:65]]) is None
+    assert tensors.kernel_table([whole], [whole.t()]) is None
+    assert tensors.kernel_table([whole, whole.half()]) is None

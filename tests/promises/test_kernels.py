@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from letsam.tensors import _has_triton
+from letsam.tensors import has_triton
 
-if not _has_triton():
+if not has_triton():
     pytest.skip("Triton has no build for this system", allow_module_level=True)
 if torch.cuda.is_available():
     pytest.skip("tests/cuda/test_kernels.py runs them on the device", allow_module_level=True)

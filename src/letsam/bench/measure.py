@@ -31,16 +31,16 @@ def run(settings: Settings, display: Lines | None = None) -> dict[str, Any]:
     everybody, notes = contenders(settings)
     with tuned(), display or Lines(Console(quiet=True)) as shown:
         stage = Stage(settings)
-        clock = on_cuda if stage.device.startswith("cuda") else on_cpu
-        timings = clock(stage, everybody, shown)
+        cuda = stage.device.startswith("cuda")
+        timings = (on_cuda if cuda else on_cpu)(stage, everybody, shown)
         rows = [make_row(c.name, c.kind, c.mode, timings[c]) for c in everybody]
-        relate(rows)
+        relate(rows, [timings[c] for c in everybody], paired=not cuda)
         model, device = count(stage.task.model("meta")), describe_device(stage.device)
-        return finite(new_record(settings, device, model, rows, [*notes, *disturbed(rows)]))
+        return finite(new_record(settings, device, model, rows, [*notes, *disturbed(rows)], paired=not cuda))
 
 
 def on_cpu(stage: Stage, everybody: list[Contender], display: Lines) -> Result:
-    """Step t of everybody before step t + 1 of anybody: a machine that slows down slows all of them down."""
+    """Step t of everybody before step t + 1 of anybody: a machine that slows down slows all of a round down."""
     warmup, total = _rounds(stage.settings)
     results: Result = {}
     steps: dict[Contender, Step] = {}
@@ -90,9 +90,6 @@ def _one_on_cuda(contender: Contender, stage: Stage) -> Timing | str:
         return _time_on_cuda(contender.make(stage), stage.settings)
     except Exception as error:  # out of memory, above all
         return one_line(error)
-    finally:
-        if contender.mode == "compiled":
-            torch.compiler.reset()  # the next model is another one: no recompilations on its account
 
 
 def _time_on_cuda(step: Step, settings: Settings) -> Timing:

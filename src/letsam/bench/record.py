@@ -14,10 +14,16 @@ from .settings import Settings
 
 FORMAT = 1
 KIND = "letsam bench"
+RATIOS = {
+    True: "ratios: the median over rounds of one step each, taken within the round",
+    False: "ratios: of ms/step",
+}
+"""How rows are related, by whether they are paired."""
 SHAPE = {
     "settings": dict,
     "environment": dict,
     "model": dict,
+    "ratios": str,
     "rows": list,
     "notes": list,
     "command": str,
@@ -25,7 +31,7 @@ SHAPE = {
 
 
 def new_record(
-    settings: Settings, device: dict[str, Any], model: dict[str, int], rows: list[Row], notes: list[str]
+    settings: Settings, device: dict[str, Any], model: dict[str, int], rows: list[Row], notes: list[str], paired: bool
 ) -> dict[str, Any]:
     """Everything about a run."""
     return {
@@ -35,6 +41,7 @@ def new_record(
         "environment": {**environment(), **device},
         "settings": settings.to_json(),
         "model": model,
+        "ratios": RATIOS[paired],
         "notes": notes,
         "rows": rows,
     }

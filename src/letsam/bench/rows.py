@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Any
@@ -19,6 +20,7 @@ KEYS = (
     "mean_ms",
     "relative",
     "relative_to",
+    "relative_to_two_passes",
     "speedups",
     "passes",
     "peak_mib",
@@ -30,7 +32,10 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """The timed steps of a contender: milliseconds and passes of each, the mean over the whole, memory, last loss."""
+    """The timed steps of a contender: milliseconds and passes of each, the mean over the whole, memory, last loss.
+
+    Where contenders step in turn, step i of everybody belongs to round i.
+    """
 
     times: list[float]
     passes: list[int]
@@ -38,6 +43,9 @@ class Timing:
     loss: float
     peak_mib: float | None = None
     reserved_mib: float | None = None
+
+
+Entry = tuple[Row, Timing]
 
 
 def make_row(name: str, kind: str, mode: str, timing: Timing | str) -> Row:
@@ -60,26 +68,34 @@ def make_row(name: str, kind: str, mode: str, timing: Timing | str) -> Row:
     }
 
 
-def typical(times: list[float], passes: list[int]) -> float:
+def typical(values: list[float], passes: list[int]) -> float:
     """The median, where every step makes as many passes; else that of each kind of step, by how often it comes.
 
     A median over all would leave out the tenth step of a method that does its work every ten.
     """
     kinds: dict[int, list[float]] = defaultdict(list)
-    for ms, number in zip(times, passes, strict=True):
-        kinds[number].append(ms)
-    return sum(median(kind) * len(kind) for kind in kinds.values()) / len(times)
+    for value, number in zip(values, passes, strict=True):
+        kinds[number].append(value)
+    return sum(median(kind) * len(kind) for kind in kinds.values()) / len(values)
 
 
-def relate(rows: list[Row]) -> None:
-    """Fill in `relative` (beside the plain row of the same mode) and `speedups` (over each peer)."""
-    timed = [row for row in rows if row["error"] is None]
-    peers = [row for row in timed if row["kind"] == "peer"]
-    for row in timed:
+def relate(rows: list[Row], timings: Sequence[Timing | str], paired: bool) -> None:
+    """Fill in what relates a row to others; paired: ratios are taken within a round, whose steps had the same machine.
+
+    `relative`: beside the plain row of the same mode. `relative_to_two_passes`: of those that make two passes at every
+    step, what all but the passes adds. `speedups`: over each peer.
+    """
+    timed = [(row, timing) for row, timing in zip(rows, timings, strict=True) if isinstance(timing, Timing)]
+    ratio = _paired if paired else _apart
+    for entry in timed:
+        row, timing = entry
         if (plain := _plain(row, timed)) is not None:
-            row["relative"], row["relative_to"] = row["ms"] / plain["ms"], f"{plain['name']}, {plain['mode']}"
+            row["relative"], row["relative_to"] = ratio(entry, plain), f"{plain[0]['name']}, {plain[0]['mode']}"
+        if row["kind"] in ("letsam", "peer") and set(timing.passes) == {2}:
+            bare = [x for x in timed if x[0]["kind"] == "two passes" and x[0]["mode"] == row["mode"]]
+            row["relative_to_two_passes"] = ratio(entry, bare[0]) if bare else None
         if row["kind"] == "letsam":
-            row["speedups"] = {peer["name"]: peer["ms"] / row["ms"] for peer in peers}
+            row["speedups"] = {x[0]["name"]: 1 / ratio(entry, x) for x in timed if x[0]["kind"] == "peer"}
 
 
 def milliseconds(value: float) -> str:
@@ -98,8 +114,20 @@ def disturbed(rows: list[Row]) -> list[str]:
     ]
 
 
-def _plain(row: Row, timed: list[Row]) -> Row | None:
+def _apart(entry: Entry, other: Entry) -> float:
+    """The ratio of two times that were measured one after the other."""
+    return entry[0]["ms"] / other[0]["ms"]
+
+
+def _paired(entry: Entry, other: Entry) -> float:
+    """The usual ratio of two steps of one round."""
+    ratios = [mine / theirs for mine, theirs in zip(entry[1].times, other[1].times, strict=True)]
+    return typical(ratios, entry[1].passes)
+
+
+def _plain(row: Row, timed: list[Entry]) -> Entry | None:
     """For ours our own erm in the same mode; else, in eager mode, the plain loop."""
-    own = [x for x in timed if row["kind"] == x["kind"] == "letsam" and (x["name"], x["mode"]) == ("erm", row["mode"])]
-    loop = [x for x in timed if x["kind"] == "plain" and x["mode"] == row["mode"]]
+    same = [x for x in timed if x[0]["mode"] == row["mode"]]
+    own = [x for x in same if row["kind"] == x[0]["kind"] == "letsam" and x[0]["name"] == "erm"]
+    loop = [x for x in same if x[0]["kind"] == "plain"]
     return next(iter([*own, *loop]), None)

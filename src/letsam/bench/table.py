@@ -13,7 +13,8 @@ from .rows import Row, milliseconds
 
 CAPTION = (
     "ms/step: the median; where steps differ in passes, that of each kind by how often it comes. × plain: beside erm "
-    "in the same mode, for others beside the plain loop. vs: how many times as fast as that implementation."
+    "in the same mode, for others beside the plain loop. × two: beside two bare passes, in eager mode. vs: how many "
+    "times as fast as that implementation."
 )
 
 
@@ -22,10 +23,10 @@ def bench_table(record: dict[str, Any]) -> Table:
     rows = record["rows"]
     peers = [row["name"] for row in rows if row["kind"] == "peer"]
     table = Table(title=title(record), box=SIMPLE_HEAD, title_justify="left")
-    table.caption, table.caption_justify = CAPTION, "left"
+    table.caption, table.caption_justify = f"{CAPTION} {record['ratios'].capitalize()}.", "left"
     table.add_column("name", no_wrap=True)
     table.add_column("mode")
-    for heading in ("ms/step", "quartiles", "×\nplain", *map(_heading, peers), "passes", "peak\nMiB"):
+    for heading in ("ms/step", "quartiles", "×\nplain", "×\ntwo", *map(_heading, peers), "passes", "peak\nMiB"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, heading.splitlines())))
     section = None
     for row in rows:
@@ -44,13 +45,14 @@ def failures(record: dict[str, Any]) -> list[str]:
 
 def _cells(row: Row, peers: list[str]) -> list[str]:
     if row["error"]:
-        return [row["name"], row["mode"], "failed", *[""] * (len(peers) + 4)]
+        return [row["name"], row["mode"], "failed", *[""] * (len(peers) + 5)]
     return [
         row["name"],
         row["mode"],
         milliseconds(row["ms"]),
         f"{milliseconds(row['q1_ms'])}–{milliseconds(row['q3_ms'])}",
         _number(row["relative"], ".2f"),
+        _number(row["relative_to_two_passes"], ".2f"),
         *(_number(row["speedups"].get(peer), ".2f") for peer in peers),
         _number(row["passes"], ".3g"),
         _number(row["peak_mib"], ".0f"),

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from ..tensors import Space, Tensors, local
+from ..space import Space
+from ..tensors import Tensors, local
 
 
 def with_plain_rate(b: Tensors, space: Space, base: Optimizer) -> Tensors:

@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..checks import one_of, positive, within
-from ..tensors import Space, Tensors, add_scaled_, copied, ratio
+from ..space import Space
+from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
 from .step import LowerStep

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from ..passes import RandomState
-from ..tensors import Scaled, Space, Tensors
+from ..space import Space
+from ..tensors import Scaled, Tensors
 
 
 @dataclass
