@@ -16,8 +16,9 @@ check: $(READY)           ## lint, format, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)            ## tables and method facts, from the registry and the records
+docs: $(READY)            ## tables, method facts and charts, from the registry and the records
 	$(BIN)/python docs/generate.py
+	$(BIN)/python benchmarks/charts.py results/bench docs/images
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

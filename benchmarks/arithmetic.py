@@ -33,8 +33,10 @@ from letsam.experiments.config import Spec
 from letsam.experiments.models import count
 from letsam.experiments.record import environment, write_json
 from letsam.perturbations import Where, filter_dimension
+from letsam.space import Space
 
 KIND = "letsam arithmetic"
+DEVICE = "cuda"
 SAM = {"norm of g": 1, "backup and move (θ, g → backup, θ)": 4, "finiteness of ĝ": 1, "restore": 2}
 PARTS = {
     "sam": SAM,
@@ -53,7 +55,7 @@ Row = dict[str, Any]
 
 def timed(work: Work, repeats: int) -> dict[str, float]:
     """Median milliseconds of the work on the device, and of its launch on the host."""
-    scratch = torch.empty(2**28, device="cuda", dtype=torch.uint8)
+    scratch = torch.empty(2**28, device=DEVICE, dtype=torch.uint8)
     for _ in range(WARMUP):
         work()
     torch.cuda.synchronize()
@@ -80,7 +82,7 @@ def with_bandwidth(times: dict[str, float], moved: int, copy: float | None) -> R
 
 def copy_bandwidth(repeats: int) -> Row:
     """Of one large tensor."""
-    source = torch.zeros(COPIED // 4, device="cuda")
+    source = torch.zeros(COPIED // 4, device=DEVICE)
     target = torch.empty_like(source)
     return with_bandwidth(timed(lambda: target.copy_(source), repeats), 2 * COPIED, None)
 
@@ -102,7 +104,7 @@ def arithmetic(method: str, model: torch.nn.Module) -> Work:
     params = list(model.parameters())
     opt = letsam.create(method, torch.optim.SGD(params, lr=0.1), model=model)
     gradients = [x.view_as(x) for x in map(torch.randn_like, params)]
-    loss = torch.ones((), device="cuda")
+    loss = torch.ones((), device=DEVICE)
 
     def closure() -> torch.Tensor:
         for p, gradient in zip(params, gradients, strict=True):
@@ -119,12 +121,12 @@ def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tenso
         tensors.copy_(backup, theta)
         tensors.add_scaled_(theta, *step)
     else:
-        tensors._kernels().move_(table, step.s)
+        tensors.kernels().move_(table, step.s)
 
 
 def kernels(model: torch.nn.Module) -> dict[str, tuple[int, Work]]:
     """Each operation that has a kernel, with how many times the size of all parameters it has to move."""
-    space = tensors.Space(list(model.parameters()))
+    space = Space(list(model.parameters()))
     theta = [p.detach() for p in space.params]
     a, b, backup = ([torch.randn_like(x) for x in theta] for _ in range(3))
     nothing = tensors.Scaled(a, tensors.scalar(0.0, space.device))
@@ -142,7 +144,7 @@ def build(name: str) -> torch.nn.Module:
     """A model of `letsam bench`, on the GPU; what was there before is gone."""
     gc.collect()
     torch.cuda.empty_cache()
-    return find_task(Spec.parse(name)).model("cuda")
+    return find_task(Spec.parse(name)).model(DEVICE)
 
 
 def compare(facts: Row, factor: int, model: torch.nn.Module, work: Work, copy: float, repeats: int) -> list[Row]:
@@ -195,7 +197,7 @@ def measure(repeats: int) -> dict[str, Any]:
     return {
         "kind": KIND,
         "command": f"python benchmarks/arithmetic.py --repeats {repeats}",
-        "environment": {**environment(), **describe_device("cuda")},
+        "environment": {**environment(), **describe_device(DEVICE)},
         "copy": copy,
         "steps": measure_steps(speed, repeats),
         "kernels": measure_kernels(speed, repeats),

@@ -10,9 +10,12 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import letsam
+from letsam.bench.record import title
+from letsam.bench.rows import milliseconds
 from letsam.methods import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +32,8 @@ SHOWN = [
     "auto-sam",
     "auto-asam",
 ]
+ON_GPU = ("resnet18", "wrn28-10", "vit-s", "decoder-125m")
+ON_CPU = ("cpu-resnet18", "cpu-mlp-2000")
 FAMILIES = {"lets": "the radius of m learned as in the paper", "auto": "the radius of m learned, nothing to tune"}
 COLUMNS = ("method", "what it does", "passes a step", "extra memory (parameter copies)", "default ρ", "paper")
 
@@ -135,6 +140,107 @@ def _cifar_cell(records: list[dict]) -> str:
     return f"{text} (ρ → {', '.join(sorted(ends))})" if ends else text
 
 
+def recorded(name: str) -> dict | None:
+    """A record of results/bench; None if it is not there, or was a trial."""
+    path = RESULTS / "bench" / f"{name}.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tiny": True}
+    return None if record.get("tiny") else record
+
+
+def bench(names: tuple[str, ...], cell: Callable[[dict], str | None]) -> str:
+    """One column a record of `letsam bench`, one row a contender that has a cell in one of them."""
+    records = {name: record for name in names if (record := recorded(name)) is not None}
+    cells = {
+        name: {_contender(row): text for row in record["rows"] if not row["error"] and (text := cell(row)) is not None}
+        for name, record in records.items()
+    }
+    rows = [
+        [f"`{who}`", mode, *(column.get((who, mode), "") for column in cells.values())]
+        for who, mode in dict.fromkeys(who for column in cells.values() for who in column)
+    ]
+    missing = [f"`{name}`" for name in names if name not in records]
+    said = [table([["step", "mode", *records], *rows])] if records else []
+    return "\n\n".join([*said, *([f"Not measured yet: {', '.join(missing)}."] if missing else [])])
+
+
+def _contender(row: dict) -> tuple[str, str]:
+    return "plain loop" if row["kind"] == "plain" else row["name"], row["mode"]
+
+
+def step_time(row: dict) -> str:
+    """12.3 (2.04×): ms, and beside the plain step."""
+    return milliseconds(row["ms"]) + ("" if row["relative"] is None else f" ({row['relative']:.2f}×)")
+
+
+def overhead(row: dict) -> str | None:
+    """1.03×: beside two bare passes."""
+    beside = row.get("relative_to_two_passes")
+    return None if beside is None else f"{beside:.2f}×"
+
+
+def peak(row: dict) -> str | None:
+    """1.25: peak memory in GiB."""
+    return None if row["peak_mib"] is None else f"{row['peak_mib'] / 1024:.2f}"
+
+
+def faster(row: dict) -> str | None:
+    """How many times as fast as each other implementation sam is."""
+    known = row["speedups"].items() if row["name"] == "sam" else ()
+    return ", ".join(f"{x:.2f}× {name}" for name, x in known) or None
+
+
+def commands(names: tuple[str, ...]) -> str:
+    """What was timed, with its command and its chart."""
+    parts = []
+    for name in names:
+        if (record := recorded(name)) is not None:
+            parts.append(f"{title(record)}:\n\n```bash\n{record['command']}\n```\n\n![{name}](images/bench-{name}.png)")
+    return "\n\n".join(parts) or "Not measured yet."
+
+
+def arithmetic(part: str) -> str:
+    """Times, bandwidth and its share of that of a copy, kernels beside foreach, from results/bench/arithmetic.json."""
+    if (record := recorded("arithmetic")) is None:
+        return "Not measured yet."
+    pairs: dict[tuple[str, str], dict[str, dict]] = {}
+    for row in record[part]:
+        pairs.setdefault((row["what"], row["model"]), {})[row["version"]] = row
+    head = ["what", "parameters of", "useful GB", "kernels: ms", "of a copy", "foreach: ms", "of a copy"]
+    rows = [
+        [what, f"`{model}`", f"{pair['triton']['bytes'] / 1e9:.2f}", *_fast(pair["triton"]), *_fast(pair["foreach"])]
+        for (what, model), pair in pairs.items()
+    ]
+    copy = f"A copy of 4 GiB: {record['copy']['gb_per_s']:.0f} GB/s on one {record['environment']['device']}."
+    moved = [f"- {row['what']}: {_sum(row['parts'])}" for row in record[part] if "parts" in row]
+    return "\n\n".join([copy, *(["\n".join(dict.fromkeys(moved))] if moved else []), table([head, *rows])])
+
+
+def _fast(row: dict) -> list[str]:
+    return [f"{row['ms']:.3f}", share(row["share"])]
+
+
+def _sum(parts: dict[str, int]) -> str:
+    """What a step has to move, in numbers a parameter."""
+    return f"{' + '.join(f'{n} ({what})' for what, n in parts.items())} = {sum(parts.values())} numbers a parameter"
+
+
+def sweep(name: str) -> str:
+    """Step times beside the plain loop at every point of results/bench/sweep-NAME.json, and the chart."""
+    if (record := recorded(f"sweep-{name}")) is None:
+        return "Not measured yet."
+    points = [
+        (point, {_contender(row): row["ms"] for row in point["record"]["rows"] if not row["error"]})
+        for point in record["points"]
+    ]
+    everybody = list(dict.fromkeys(who for _, times in points for who in times if who != ("plain loop", "eager")))
+    rows = [[record["axis"], "plain loop, ms", *(f"{who}, {mode}" for who, mode in everybody)]]
+    for point, times in points:
+        plain = times["plain loop", "eager"]
+        beside = [f"{times[who] / plain:.2f}×" if who in times else "failed" for who in everybody]
+        rows.append([f"{point[record['axis']]:,}", milliseconds(plain), *beside])
+    return f"{table(rows)}\n\n![{name}](images/sweep-{name}.png)"
+
+
 def with_block(text: str, kind: str, content: str) -> str:
     """The text with the content between the markers of that kind; unchanged if it has no such markers."""
     block = re.compile(rf"(<!-- generated: {kind} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -150,6 +256,16 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         "digits": lambda: digits(SHOWN if path.name == "README.md" else None),
         "estimators": estimators,
         "cifar": cifar,
+        "bench-gpu": partial(bench, ON_GPU, step_time),
+        "bench-others": partial(bench, ON_GPU, faster),
+        "bench-overhead": partial(bench, ON_GPU + ON_CPU, overhead),
+        "bench-memory": partial(bench, ON_GPU, peak),
+        "bench-gpu-commands": partial(commands, ON_GPU),
+        "bench-cpu": partial(bench, ON_CPU, step_time),
+        "bench-cpu-commands": partial(commands, ON_CPU),
+        "arithmetic-steps": partial(arithmetic, "steps"),
+        "arithmetic-kernels": partial(arithmetic, "kernels"),
+        **{f"sweep-{name}": partial(sweep, name) for name in ("size", "tensors", "batch")},
     }
 
 

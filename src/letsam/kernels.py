@@ -40,7 +40,7 @@ _tables: dict[Any, Table | None] = {}
 
 def table(*lists: Sequence[Tensor]) -> Table | None:
     """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    key = tuple((some[0].dtype, *[x.data_ptr() for x in some], *[x.stride() for x in some]) for some in lists)
+    key = tuple([(some[0].dtype, *[(x.data_ptr(), x.shape, x.stride()) for x in some]) for some in lists])
     if key not in _tables:
         if len(_tables) >= 256:  # gradients that keep moving
             _tables.clear()

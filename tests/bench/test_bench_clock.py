@@ -157,25 +157,65 @@ def test_the_usual_step_counts_the_rare_one():
     assert typical([1.0, 1.0, 50.0, 1.0, 11.0], [2, 2, 2, 2, 4]) == pytest.approx((4 * 1.0 + 11.0) / 5)
 
 
-def test_rows_stand_beside_the_plain_one_of_their_mode():
-    def timing(ms):
-        return Timing([ms] * 4, [1] * 4, ms, 0.1)
+def timing(*times, passes=1):
+    return Timing([*times], passes if isinstance(passes, list) else [passes] * len(times), 0.0, 0.1)
 
-    rows = [
-        make_row("torch SGD", "plain", "eager", timing(4.0)),
-        make_row("peer", "peer", "eager", timing(8.0)),
-        make_row("erm", "letsam", "captured", timing(1.0)),
-        make_row("sam", "letsam", "captured", timing(2.0)),
-        make_row("sam", "letsam", "compiled", timing(2.0)),
-        make_row("gone", "letsam", "captured", "error"),
-    ]
-    relate(rows)
-    assert [row["relative"] for row in rows] == [1.0, 2.0, 1.0, 2.0, None, None]
-    assert rows[3]["speedups"] == {"peer": 4.0}
-    assert rows[5]["speedups"] == {}
-    assert disturbed(rows) == []
-    rows[0]["q3_ms"] = 9.0
-    assert "time it again" in disturbed(rows)[0]
+
+def related(entries, paired):
+    """Rows by name and mode, of (name, kind, mode): timing."""
+    rows = [make_row(*who, time) for who, time in entries.items()]
+    relate(rows, list(entries.values()), paired)
+    return {(row["name"], row["mode"]): row for row in rows}
+
+
+def test_rows_stand_beside_the_plain_one_of_their_mode():
+    entries = {
+        ("torch SGD", "plain", "eager"): timing(4.0),
+        ("two passes", "two passes", "eager"): timing(5.0, passes=2),
+        ("peer", "peer", "eager"): timing(8.0, passes=2),
+        ("sam", "letsam", "eager"): timing(6.0, passes=2),
+        ("auto", "letsam", "eager"): timing(6.0, passes=3),
+        ("erm", "letsam", "captured"): timing(1.0),
+        ("sam", "letsam", "captured"): timing(2.0, passes=2),
+        ("sam", "letsam", "compiled"): timing(2.0, passes=2),
+        ("gone", "letsam", "captured"): "error",
+    }
+    rows = related(entries, paired=False)
+    assert [row["relative"] for row in rows.values()] == [1.0, 1.25, 2.0, 1.5, 1.5, 1.0, 2.0, None, None]
+    assert rows["sam", "captured"]["relative_to"] == "erm, captured"
+    beside_two = [row["relative_to_two_passes"] for row in rows.values()]
+    assert beside_two == [None, None, 8 / 5, 6 / 5, None, None, None, None, None]
+    assert rows["sam", "captured"]["speedups"] == {"peer": 4.0}
+    assert rows["gone", "captured"]["speedups"] == {}
+    everybody = list(rows.values())
+    assert disturbed(everybody) == []
+    everybody[0]["q3_ms"] = 9.0
+    assert "time it again" in disturbed(everybody)[0]
+
+
+def test_on_a_machine_that_drifts_the_rounds_tell():
+    """Everybody takes 1, 2 or 3 times as long as the plain step of the round, while the rounds slow down tenfold.
+
+    auto makes a step of six plain ones in the last round; in one round the clock of sam was interrupted.
+    """
+    pace = [1.0, 2.0, 4.0, 8.0, 10.0]
+    entries = {
+        ("torch SGD", "plain", "eager"): timing(*pace),
+        ("two passes", "two passes", "eager"): timing(*(2 * x for x in pace), passes=2),
+        ("peer", "peer", "eager"): timing(*(3 * x for x in pace), passes=2),
+        ("erm", "letsam", "eager"): timing(*pace),
+        ("sam", "letsam", "eager"): timing(2.5, 5.0, 400.0, 20.0, 25.0, passes=2),
+        ("auto", "letsam", "eager"): timing(2.0, 4.0, 8.0, 16.0, 60.0, passes=[2, 2, 2, 2, 3]),
+    }
+    rows = related(entries, paired=True)
+    assert rows["sam", "eager"]["relative"] == 2.5
+    assert rows["sam", "eager"]["relative_to_two_passes"] == 1.25
+    assert rows["sam", "eager"]["speedups"]["peer"] == pytest.approx(1.2)
+    assert rows["auto", "eager"]["relative"] == pytest.approx((4 * 2 + 6) / 5)
+    assert rows["auto", "eager"]["relative_to_two_passes"] is None
+    assert rows["auto", "eager"]["speedups"]["peer"] == pytest.approx(3 / 2.8)
+    assert rows["sam", "eager"]["ms"] == 20.0  # as it is, whatever the rounds say
+    assert related(entries, paired=False)["sam", "eager"]["relative"] == 5.0
 
 
 SMALLER = {

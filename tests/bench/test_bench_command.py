@@ -39,7 +39,16 @@ def test_it_ends_well_and_shows_a_table(done):
     _, process = done
     assert process.returncode == 0, process.stderr
     assert process.stderr == ""
-    for text in ("ms/step", "quartiles", "vs", "two passes", "other.SAM", "auto-sam:every=2", "6,138 parameters"):
+    for text in (
+        "ms/step",
+        "quartiles",
+        "vs",
+        "Ratios:",
+        "two passes",
+        "other.SAM",
+        "auto-sam:every=2",
+        "6,138 parameters",
+    ):
         assert text in process.stdout
     assert "failed: other.Broken, eager: RuntimeError: the second step fails" in process.stdout
     assert "Record: a/b.json\nChart: a/b.png\n" in process.stdout
@@ -78,10 +87,13 @@ def test_passes_and_relations(record):
     assert (others["torch SGD"]["passes"], others["two passes"]["passes"], others["other.SAM"]["passes"]) == (1, 2, 2)
     passes = {name: row["passes"] for name, row in ours.items()}
     assert passes == {"erm": 1, "sam": 2, "esam": 2, "lets-sam": 4, "auto-sam:every=2": 2.5, "le-sam": 2}
-    assert ours["sam"]["relative"] == pytest.approx(ours["sam"]["ms"] / ours["erm"]["ms"])
+    assert "within the round" in record["ratios"]
+    assert ours["sam"]["relative"] > 0
     assert ours["sam"]["relative_to"] == "erm, eager"
     assert others["other.SAM"]["relative_to"] == "torch SGD, eager"
-    assert ours["sam"]["speedups"]["other.SAM"] == pytest.approx(others["other.SAM"]["ms"] / ours["sam"]["ms"])
+    two = {row["name"] for row in record["rows"] if row["relative_to_two_passes"] is not None}
+    assert two - {"pytorch_optimizer"} == {"other.SAM", "sam", "esam", "le-sam"}
+    assert ours["sam"]["speedups"]["other.SAM"] > 0
     assert "other.Broken" not in ours["sam"]["speedups"]
     assert others["other.Broken"]["ms"] is None
 

@@ -10,6 +10,7 @@ import letsam
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = ROOT / "docs" / "methods"
 PAGES = sorted(page for page in METHODS.glob("*.md") if page.name != "README.md")
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 PARTS = ("Equation", "Use", "Defaults", "Cost", "When it does not help", "Deviations")
 
 
@@ -35,7 +36,9 @@ def test_every_page_has_every_part(page):
     assert "```python" in text
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", METHODS / "README.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *DOCS, METHODS / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_to_files_and_headings(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if link.startswith("http"):

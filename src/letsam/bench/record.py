@@ -15,8 +15,8 @@ from .settings import Settings
 FORMAT = 1
 KIND = "letsam bench"
 RATIOS = {
-    True: "ratios: the median over rounds of one step each, taken within the round",
-    False: "ratios: of ms/step",
+    True: "the median, over rounds in which everybody makes one step, of the ratio within the round",
+    False: "of ms/step",
 }
 """How rows are related, by whether they are paired."""
 SHAPE = {

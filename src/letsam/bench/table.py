@@ -23,7 +23,7 @@ def bench_table(record: dict[str, Any]) -> Table:
     rows = record["rows"]
     peers = [row["name"] for row in rows if row["kind"] == "peer"]
     table = Table(title=title(record), box=SIMPLE_HEAD, title_justify="left")
-    table.caption, table.caption_justify = f"{CAPTION} {record['ratios'].capitalize()}.", "left"
+    table.caption, table.caption_justify = f"{CAPTION} Ratios: {record['ratios']}.", "left"
     table.add_column("name", no_wrap=True)
     table.add_column("mode")
     for heading in ("ms/step", "quartiles", "×\nplain", "×\ntwo", *map(_heading, peers), "passes", "peak\nMiB"):
