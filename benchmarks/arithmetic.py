@@ -41,7 +41,7 @@ SAM = {"norm of g": 1, "backup and move (θ, g → backup, θ)": 4, "finiteness 
 PARTS = {
     "sam": SAM,
     "asam": {**SAM, "T²g and ‖Tg‖ (θ, g → u)": 3},
-    "gsam": {**SAM, "copy of g out of the pass's memory": 2, "⟨g,ĝ⟩ and ‖ĝ‖²": 2, "ĝ ← (1 + αc)ĝ − αg": 3},
+    "gsam": {**SAM, "copy of g out of the pass's memory": 2, "⟨g,ĝ⟩ and ‖ĝ‖²": 2, "ĝ ← ĝ − α(g − cĝ)": 3},
 }
 STEP_MODEL = "decoder-350m"
 KERNEL_MODELS = ("resnet18", "decoder-125m", "decoder-350m")

@@ -40,7 +40,10 @@ _tables: dict[Any, Table | None] = {}
 
 def table(*lists: Sequence[Tensor]) -> Table | None:
     """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    key = tuple([(some[0].dtype, *[(x.data_ptr(), x.shape, x.stride()) for x in some]) for some in lists])
+    key = tuple(
+        (some[0].dtype, *[x.data_ptr() for x in some], *[x.numel() for x in some], *[x.stride() for x in some])
+        for some in lists
+    )
     if key not in _tables:
         if len(_tables) >= 256:  # gradients that keep moving
             _tables.clear()
@@ -50,9 +53,7 @@ def table(*lists: Sequence[Tensor]) -> Table | None:
 
 def _fit(lists: Sequence[Sequence[Tensor]]) -> bool:
     first = [(x.shape, x.stride()) for x in lists[0]]
-    # Dense, whatever the order of the dimensions: only then does empty_like keep the strides.
-    dense = all(torch.empty_like(x, device="meta").stride() == x.stride() for x in lists[0])
-    return dense and all(
+    return all(_dense(*layout) for layout in first) and all(
         [(x.shape, x.stride()) for x in some] == first
         and some[0].dtype in _TYPES
         and all(x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 for x in some)
@@ -60,10 +61,16 @@ def _fit(lists: Sequence[Sequence[Tensor]]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
+def _dense(shape: torch.Size, stride: tuple[int, ...]) -> bool:
+    """Without gaps, whatever the order of the dimensions: only then does empty_like keep the strides."""
+    x = torch.empty_strided(shape, stride, device="meta")
+    return torch.empty_like(x).stride() == stride
+
+
 def _on_device(numbers: Any, device: torch.device) -> Tensor:
-    """Through pinned memory, so that the host does not wait."""
-    values = torch.tensor(numbers, dtype=torch.int64)
-    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
+    """From pageable memory, which CUDA copies before it returns: the host does not wait, and pins nothing."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
 
 
 @lru_cache(maxsize=64)
@@ -76,8 +83,16 @@ def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, 
 
 def move_(where: Table, s: Tensor) -> None:
     """Of (θ, backup, u): backup ← θ and θ ← θ + s·u."""
+    theta, backup, u = where.rows
     types = {"THETA": where.types[0], "U": where.types[2]}
-    _move[(where.blocks,)](*where.rows, *where.places, s, BLOCK=BLOCK, **types)
+    _move[(where.blocks,)](theta, backup, u, *where.places, s, KEEP=True, BLOCK=BLOCK, **types)
+
+
+def add_(where: Table, s: Tensor) -> None:
+    """Of (a, b): a ← a + s·b."""
+    a, b = where.rows
+    types = {"THETA": where.types[0], "U": where.types[1]}
+    _move[(where.blocks,)](a, a, b, *where.places, s, KEEP=False, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
@@ -141,13 +156,26 @@ def _put(addresses, i, offsets, whole, size, x, TYPE: tl.constexpr):
 
 
 @triton.jit
-def _move(theta, backup, u, tensor_of, start_of, size_of, s, THETA: tl.constexpr, U: tl.constexpr, BLOCK: tl.constexpr):
+def _move(
+    theta,
+    backup,
+    u,
+    tensor_of,
+    start_of,
+    size_of,
+    s,
+    KEEP: tl.constexpr,
+    THETA: tl.constexpr,
+    U: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
     size = tl.load(size_of + i)
     offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
     x = _values(theta, i, offsets, whole, size, THETA)
     y = _values(u, i, offsets, whole, size, U)
-    _put(backup, i, offsets, whole, size, x, THETA)
+    if KEEP:
+        _put(backup, i, offsets, whole, size, x, THETA)
     _put(theta, i, offsets, whole, size, x.to(tl.float32) + tl.load(s).to(tl.float32) * y.to(tl.float32), THETA)
 
 

@@ -74,7 +74,7 @@ class Space:
 
     def finite(self, a: Tensors) -> Tensor:
         """Whether no number in it is infinite or NaN; GradScaler's check, for a quarter of the price of a norm."""
-        if self._sharded or self._table(a) is not None:
+        if self._sharded or a[0].is_cuda:  # where a norm is one kernel
             return tensors.finite(self.norm(a))
         found, one = (torch.full((), x, device=self.device) for x in (0.0, 1.0))
         torch._amp_foreach_non_finite_check_and_unscale_(a, found, one)
@@ -99,10 +99,11 @@ class Space:
     ) -> tuple[Tensors, Tensor] | None:
         """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
         lie_apart = [axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)]
-        if self._table(theta, g) is None or any(lie_apart):
+        if not g[0].is_cuda or any(lie_apart):
             return None
         u = [torch.empty_like(x) for x in g]
-        table = self._table(theta, g, u)
+        if (table := self._table(theta, g, u)) is None:
+            return None
         counts = tuple(0 if axis is None else x.shape[axis] for x, axis in zip(theta, filters, strict=True))
         return u, kernels().adaptive(table, counts, xi).sqrt()
 

@@ -112,6 +112,8 @@ def add_scaled_(a: Tensors, b: Tensors, s: Tensor) -> None:
     """a ← a + s·b, with a factor that stays on the device."""
     if s.device.type == "cpu":  # a number at hand: nothing has to be multiplied out
         torch._foreach_add_(a, b, alpha=float(s))
+    elif (table := kernel_table(a, b)) is not None:
+        kernels().add_(table, s)
     else:
         torch._foreach_add_(a, scaled(b, s))
 

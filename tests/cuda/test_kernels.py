@@ -5,7 +5,7 @@ import torch
 
 from letsam import tensors
 from letsam.space import Space
-from letsam.tensors import Scaled, moved
+from letsam.tensors import Scaled, add_scaled_, moved
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SHAPES = [(3,), (64, 16, 3, 3), (5000,), (1,), (10, 7), (4096,), (3, 4097), (16, 64, 3, 3), (300, 700)]
@@ -44,6 +44,15 @@ def test_move_and_come_back(lists, foreach):
             torch.testing.assert_close(x, want, rtol=torch.finfo(x.dtype).eps, atol=1e-6)
         assert all(torch.equal(a, b) for a, b in zip(backup, start, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(theta, start, strict=True))
+
+
+def test_add_scaled(lists):
+    a, b = lists
+    start = [x.clone() for x in a]
+    add_scaled_(a, b, torch.tensor(-0.37, dtype=torch.float64, device="cuda"))
+    for x, x0, y in zip(a, start, b, strict=True):
+        want = (x0.float() - 0.37 * y.float()).to(x.dtype)
+        torch.testing.assert_close(x, want, rtol=torch.finfo(x.dtype).eps, atol=1e-6)
 
 
 def test_products(lists, foreach):

@@ -34,6 +34,14 @@ def test_move_keeps_a_backup_bit_for_bit(lists):
         torch.testing.assert_close(x, x0 + 0.37 * y, rtol=1e-6, atol=1e-6)
 
 
+def test_add(lists):
+    a, b = lists
+    start = [x.clone() for x in a]
+    kernels.add_(kernels.table(a, b), torch.tensor(-0.37, dtype=torch.float64))
+    for x, x0, y in zip(a, start, b, strict=True):
+        torch.testing.assert_close(x, x0 - 0.37 * y, rtol=1e-6, atol=1e-6)
+
+
 def test_squares_and_products(lists):
     a, b = ([x.double() for x in some] for some in lists)
     exact = [sum(float((x * y).sum()) for x, y in zip(*pair, strict=True)) for pair in ((a, a), (a, b), (b, b))]
@@ -68,6 +76,12 @@ def test_what_does_not_fit_has_no_table():
         ([torch.empty(0)],),
     ):
         assert kernels.table(*lists) is None
+
+
+def test_another_length_at_the_same_address_is_another_table():
+    x = torch.ones(8192)
+    assert float(kernels.squares(kernels.table([x[:4000]]))) == 4000
+    assert float(kernels.squares(kernels.table([x]))) == 8192
 
 
 def test_another_layout_at_the_same_address_is_another_table():

@@ -6,7 +6,7 @@ SGD: η, with (1−dampening) once there is momentum, and (1+μ) with Nesterov. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,60 +16,98 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from ..space import Space
 from ..tensors import Tensors, local
 
+State = dict[str, Any]
+Rule = Callable[[list[Any], dict[str, Any], list[State]], list[Any]]
+
 
 def with_plain_rate(b: Tensors, space: Space, base: Optimizer) -> Tensors:
     """η·b: the step as the paper prints it."""
-    return _times(b, [_rate(group) for _, group in _with_groups(space, base)])
+    return _with(lambda params, group, states: [_rate(group)] * len(params), b, space, base)
 
 
 def with_jacobian(b: Tensors, space: Space, base: Optimizer) -> Tensors:
     """J·b."""
-    rule = {SGD: _sgd, Adam: _adam, AdamW: _adam}.get(type(base), _unknown)
-    return _times(b, [rule(p, group, base.state.get(p, {})) for p, group in _with_groups(space, base)])
+    return _with({SGD: _sgd, Adam: _adam, AdamW: _adam}.get(type(base), _unknown), b, space, base)
+
+
+def _with(rule: Rule, b: Tensors, space: Space, base: Optimizer) -> Tensors:
+    """Each tensor times what the rule says of its parameter, group by group."""
+    position = {id(p): i for i, p in enumerate(space.params)}
+    out = list(b)
+    for group in base.param_groups:
+        params = [p for p in group["params"] if id(p) in position]
+        if params:
+            states = [base.state.get(p, {}) for p in params]
+            mine = [b[position[id(p)]] for p in params]
+            for p, x in zip(params, _times(mine, rule(params, group, states)), strict=True):
+                out[position[id(p)]] = x
+    return out
 
 
 def _times(b: Tensors, factors: list[Any]) -> Tensors:
-    """Numbers all at once; tensors, of an Adam or a learning rate that is one, one by one."""
-    if any(isinstance(factor, Tensor) for factor in factors):
+    """All at once, unless the factors are a learning rate that is a tensor."""
+    if isinstance(factors[0], Tensor) and factors[0].ndim == 0 and b[0].ndim > 0:
         return [x * factor for x, factor in zip(b, factors, strict=True)]
     return list(torch._foreach_mul(b, factors))
-
-
-def _with_groups(space: Space, base: Optimizer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-    group_of = {id(p): group for group in base.param_groups for p in group["params"]}
-    for p in space.params:
-        yield p, group_of[id(p)]
 
 
 def _rate(group: dict[str, Any]) -> Any:
     return -group["lr"] if group.get("maximize") else group["lr"]
 
 
-def _unknown(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
-    return _rate(group)
+def _unknown(params: list[Any], group: dict[str, Any], states: list[State]) -> list[Any]:
+    return [_rate(group)] * len(params)
 
 
-def _sgd(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
+def _sgd(params: list[Any], group: dict[str, Any], states: list[State]) -> list[Any]:
+    full = _rate(group) * (1 + group["momentum"] if group["nesterov"] else 1)
+    damped = full * (1 - group["dampening"])
     # The first momentum step sets the buffer to the gradient itself, without dampening.
-    first = state.get("momentum_buffer") is None
-    undamped = group["momentum"] == 0 or first
-    factor = 1.0 if undamped else 1 - group["dampening"]
-    return _rate(group) * factor * (1 + group["momentum"] if group["nesterov"] else 1)
+    return [full if group["momentum"] == 0 or s.get("momentum_buffer") is None else damped for s in states]
 
 
-def _adam(p: Tensor, group: dict[str, Any], state: dict[str, Any]) -> Any:
+def _adam(params: list[Any], group: dict[str, Any], states: list[State]) -> list[Any]:
+    """η/(c₁d)·(1−β₁ − (1−β₂)·m·g/(c₂·r·d)), with r = √(v/c₂), d = r + ε; m, v and c are those of the step to come.
+
+    In place where it can: two parameter copies beside the gradients.
+    """
     if group["amsgrad"]:
-        return _rate(group)
-    assert p.grad is not None
+        return _unknown(params, group, states)
     beta1, beta2 = group["betas"]
-    g = -local(p.grad) if group["maximize"] else local(p.grad)
+    c1, c2 = (_corrections(beta, states, params[0].device) for beta in group["betas"])
+    g = [local(p.grad) for p in params]
+    if group["maximize"]:
+        g = list(torch._foreach_neg(g))
     if group["weight_decay"] and not group.get("decoupled_weight_decay", False):
-        g = g + group["weight_decay"] * local(p)
-    m, v = (local(state[k]) if k in state else torch.zeros_like(g) for k in ("exp_avg", "exp_avg_sq"))
-    t = torch.as_tensor(state.get("step", 0)).double() + 1  # torch counts in float32, too coarse for β^t
-    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
-    m_hat, root = m / (1 - beta1**t), (v / (1 - beta2**t)).sqrt()
-    denominator = root + group["eps"]
-    through_m = (1 - beta1) / (1 - beta1**t) / denominator
-    droot = (1 - beta2) / (1 - beta2**t) * g / torch.where(root > 0, root, torch.ones_like(root))
-    return _rate(group) * (through_m - m_hat * droot / denominator**2)
+        g = list(torch._foreach_add(g, [local(p) for p in params], alpha=group["weight_decay"]))
+    m, v = (_moments(name, states, g) for name in ("exp_avg", "exp_avg_sq"))
+    r = torch._foreach_mul(v, beta2)
+    torch._foreach_addcmul_(r, g, g, 1 - beta2)
+    torch._foreach_mul_(r, [1 / c for c in c2])
+    torch._foreach_sqrt_(r)
+    torch._foreach_clamp_min_(r, torch.finfo(g[0].dtype).tiny)  # 0/0 is 0 here: where r is 0, so is g
+    factor = torch._foreach_mul(m, beta1)
+    torch._foreach_add_(factor, g, alpha=1 - beta1)
+    torch._foreach_mul_(factor, g)
+    torch._foreach_div_(factor, r)
+    torch._foreach_add_(r, group["eps"])  # d from here on
+    torch._foreach_div_(factor, r)
+    torch._foreach_mul_(factor, [-(1 - beta2) / c for c in c2])
+    torch._foreach_add_(factor, 1 - beta1)
+    torch._foreach_div_(factor, r)
+    torch._foreach_mul_(factor, [_rate(group) / c for c in c1])
+    return list(factor)
+
+
+def _corrections(beta: float, states: list[State], device: torch.device) -> list[Any]:
+    """1 − βᵗ for each parameter: numbers, or 0-d tensors where the base counts on the device."""
+    steps = [s.get("step", 0) for s in states]
+    if any(isinstance(t, Tensor) and t.device.type != "cpu" for t in steps):
+        # torch counts in float32, too coarse for β^t
+        counts = torch.stack([torch.as_tensor(t, device=device, dtype=torch.float64) for t in steps])
+        return list((1 - beta ** (counts + 1)).unbind())
+    return [1 - beta ** (float(t) + 1) for t in steps]
+
+
+def _moments(name: str, states: list[State], g: Tensors) -> Tensors:
+    return [local(s[name]) if name in s else torch.zeros_like(x) for s, x in zip(states, g, strict=True)]
