@@ -17,6 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ log = logging.getLogger("letsam")
 Outputs = tuple[Tensor | None, ...]
 Pass = Callable[..., Outputs]
 RARE = 1 / 20
+MANY = 100
 
 
 class CaptureError(RuntimeError):
@@ -49,6 +51,7 @@ class Graphs:
         self._parts: _Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
         self._seen: Counter[Hashable] = Counter()
+        self._passes = 0
 
     def __reduce__(self) -> Any:
         return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
@@ -62,17 +65,31 @@ class Graphs:
             self._parts = _Parts(model)
             self._graphs.clear()
             self._seen.clear()
+            self._passes = 0
         kind = (kind, self._parts.flags(model), _signature(arguments))
-        self._seen[kind] += 1
+        self._passes += 1
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
-        if self._seen[kind] == 1 or self._seen[kind] < RARE * self._seen.total():
+        if self._is_rare(kind):
             return eager(*arguments)
         begin = time.perf_counter()
         graph = self._graphs[kind] = Graph(captured, arguments, model, self.pool)
         self.captures, self.pool = self.captures + 1, graph.pool
         log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
         return graph.replay(arguments)
+
+    def _is_rare(self, kind: Hashable) -> bool:
+        """Counts a kind that has no graph; says so once if none ever gets one."""
+        self._seen[kind] += 1
+        if len(self._seen) > MANY:
+            self._seen = Counter({k: n for k, n in self._seen.items() if n > 1 or k == kind})
+        if self._passes == MANY and not self._graphs:
+            log.warning(
+                "nothing was captured in %d passes: no two were of one kind; make the loss function once, before the "
+                "loop, and batches of one shape",
+                MANY,
+            )
+        return self._seen[kind] == 1 or self._seen[kind] < RARE * self._passes
 
 
 def graphs_of(model: nn.Module) -> Graphs:
@@ -91,10 +108,11 @@ class Graph:
         inputs = iter(self._inputs)
         static = _replaced(arguments, inputs)
         self._graph = torch.cuda.CUDAGraph()
-        with _unmoved(model), _explained():
+        with torch.cuda.device(next(model.parameters()).device), _unmoved(model), _explained():
             _warm_up(function, static)
             torch.clear_autocast_cache()
-            with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
+            stream = _side_stream(torch.cuda.current_device())
+            with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._outputs = function(*static)
         # Views, which by the optimizer's contract are memory that the pass owns (Space.take_gradients).
         self._gradients = [(p, p.grad.view_as(p.grad)) for p in model.parameters() if p.grad is not None]
@@ -135,12 +153,18 @@ def _unmoved(model: nn.Module) -> Iterator[None]:
                 b.copy_(old)
 
 
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    """One stream for all captures on a device: libraries keep a workspace for every stream they ever saw."""
+    return torch.cuda.Stream(device)
+
+
 def _warm_up(function: Pass, arguments: Any) -> None:
     """Libraries choose their algorithms and make their workspaces; then a pass that must not wait for the device.
 
     Seen here, a wait has a place in the code; seen during the capture, it leaves the device in an unknown state.
     """
-    stream = torch.cuda.Stream()
+    stream = _side_stream(torch.cuda.current_device())
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):

@@ -10,7 +10,7 @@ from torch import nn
 
 import letsam
 from letsam.capture import CaptureError
-from small import LOSS, METHODS, batch, create, make_model, radius
+from small import LOSS, METHODS, assert_equal, batch, create, make_model, radius
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -128,6 +128,16 @@ def test_a_rare_shape_is_never_captured():
     assert captures(model) == 1
 
 
+def test_a_loss_function_that_is_always_another_one_is_told(caplog):
+    model = make_model().cuda()
+    opt = create("sam", model)
+    for t in range(60):
+        train(model, opt, 1, first=t, loss_fn=lambda output, target: LOSS(output, target), capture=True)
+    assert captures(model) == 0
+    assert caplog.text.count("nothing was captured in 100 passes") == 1
+    assert len(model.__dict__["_letsam_graphs"]._seen) <= 100
+
+
 def test_captured_again_if_the_weights_move_to_other_memory():
     model = make_model().cuda()
     opt = create("sam", model)
@@ -162,6 +172,20 @@ def test_a_model_that_is_let_go_takes_its_graphs_along():
         assert torch.cuda.memory_allocated() < before + 100_000
     finally:
         gc.enable()
+
+
+def test_one_capture_after_another_leaks_nothing():
+    """Nor do the libraries that keep a workspace for every stream."""
+    allocated = []
+    for _ in range(4):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, 64), nn.Linear(64, 5)).cuda()
+        opt = create("sam", model)
+        train(model, opt, 3, capture=True, autocast=torch.bfloat16)
+        del model, opt
+        gc.collect()
+        torch.cuda.synchronize()
+        allocated.append(torch.cuda.memory_allocated())
+    assert allocated[-1] - allocated[1] < 100_000
 
 
 def test_ten_thousand_steps_leak_nothing():
@@ -207,6 +231,48 @@ def test_copies_and_pickles_have_no_graphs():
     train(twin, opt2, 3, first=3, capture=True)
     for p, q in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)
+
+
+def test_a_resumed_run_repeats_bit_for_bit():
+    """Its first pass is eager again, where the other one replayed a graph."""
+    model = make_model(dropout=0.5).cuda()
+    opt = create("auto-gsam", model)
+    torch.manual_seed(0)
+    train(model, opt, 6, capture=True)
+    saved = copy.deepcopy((model.state_dict(), opt.state_dict(), torch.cuda.get_rng_state()))
+    train(model, opt, 6, first=6, capture=True)
+    other = make_model(dropout=0.5).cuda()
+    opt2 = create("auto-gsam", other)
+    other.load_state_dict(saved[0])
+    opt2.load_state_dict(saved[1])
+    torch.cuda.set_rng_state(saved[2])
+    train(other, opt2, 6, first=6, capture=True)
+    assert_equal(model, other)
+
+
+def test_a_batch_that_is_a_dict_and_the_exact_estimator():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = make_model()
+
+        def forward(self, x, y):
+            return self.net(x)
+
+    runs = []
+    for capture in (False, True):
+        torch.manual_seed(0)
+        model = Net().cuda()
+        opt = create("lets-sam", model, estimator="exact")
+        for t in range(8):
+            batches = [dict(zip("xy", on_gpu(2 * t + i), strict=True)) for i in range(2)]
+            opt.step(*(letsam.closure(model, dict_loss, b, capture=capture) for b in batches))
+        runs.append((model, opt))
+    assert_same(runs)
+
+
+def dict_loss(output, batch):
+    return LOSS(output, batch["y"])
 
 
 def test_float16_with_a_scaler():
