@@ -3,15 +3,15 @@
 tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
 move of the weights together, all products of two lists together, and ASAM's T²g with its norm.
 
-A list becomes a table of addresses on the device. Tables are kept: the gradients of a captured pass never move, and
-those of an eager one are mostly found where the last ones were.
+A list becomes a row of addresses on the device. Rows are kept: weights and the gradients of a captured pass never move,
+and those of an eager one are mostly found where earlier ones were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -22,42 +22,50 @@ BLOCK = 4096
 _TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
+class Row(NamedTuple):
+    """A list as the kernels see it: the addresses on the device, and the layout."""
+
+    addresses: Tensor
+    type: Any
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
 class Table:
-    """The addresses of lists that go together: tensor i of each has the same shape and strides."""
+    """Lists that go together: tensor i of each has the same layout."""
 
-    def __init__(self, lists: Sequence[Sequence[Tensor]]) -> None:
-        first = lists[0]
-        self.types = [_TYPES[x[0].dtype] for x in lists]
-        self.sizes = tuple(x.numel() for x in first)
-        self.addresses = _on_device([[x.data_ptr() for x in some] for some in lists], first[0].device)
-        self.rows = self.addresses.unbind()
-        self.blocks, self.tensor_of, self.start_of, self.size_of = _blocks(self.sizes, first[0].device)
-        self.places = self.tensor_of, self.start_of, self.size_of
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = [row.addresses for row in rows]
+        self.types = [row.type for row in rows]
+        self.sizes = rows[0].sizes
+        self.blocks, *self.places = _blocks(self.sizes, self.rows[0].device)
 
 
-_tables: dict[Any, Table | None] = {}
+_rows: dict[Any, Row | None] = {}
 
 
 def table(*lists: Sequence[Tensor]) -> Table | None:
     """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    key = tuple(
-        (some[0].dtype, *[x.data_ptr() for x in some], *[x.numel() for x in some], *[x.stride() for x in some])
-        for some in lists
-    )
-    if key not in _tables:
-        if len(_tables) >= 256:  # gradients that keep moving
-            _tables.clear()
-        _tables[key] = Table(lists) if _fit(lists) else None
-    return _tables[key]
+    rows = [_row(some) for some in lists]
+    fitting = [row for row in rows if row is not None and row[2:] == rows[0][2:]] if rows[0] is not None else []
+    return Table(fitting) if len(fitting) == len(rows) else None
 
 
-def _fit(lists: Sequence[Sequence[Tensor]]) -> bool:
-    first = [(x.shape, x.stride()) for x in lists[0]]
-    return all(_dense(*layout) for layout in first) and all(
-        [(x.shape, x.stride()) for x in some] == first
-        and some[0].dtype in _TYPES
-        and all(x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 for x in some)
-        for some in lists
+def _row(some: Sequence[Tensor]) -> Row | None:
+    sizes, strides = tuple([x.numel() for x in some]), tuple([x.stride() for x in some])
+    key = some[0].dtype, tuple([x.data_ptr() for x in some]), sizes, strides
+    if key not in _rows:
+        if len(_rows) >= 256:  # gradients that keep moving
+            _rows.clear()
+        fit = _fits(some)
+        _rows[key] = Row(_on_device(key[1], some[0].device), _TYPES[key[0]], sizes, strides) if fit else None
+    return _rows[key]
+
+
+def _fits(some: Sequence[Tensor]) -> bool:
+    return some[0].dtype in _TYPES and all(
+        x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 and _dense(x.shape, x.stride())
+        for x in some
     )
 
 
@@ -97,27 +105,27 @@ def add_(where: Table, s: Tensor) -> None:
 
 def squares(where: Table) -> Tensor:
     """Of (a,): ‖a‖² in float64."""
-    out = where.size_of.new_empty(where.blocks, dtype=torch.float32)
+    out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
     _squares[(where.blocks,)](*where.rows, *where.places, out, A=where.types[0], BLOCK=BLOCK)
     return out.sum(dtype=torch.float64)
 
 
 def products(where: Table) -> Tensor:
     """Of (a, b): ⟨a,a⟩, ⟨a,b⟩ and ⟨b,b⟩ in float64."""
-    out = where.size_of.new_empty((where.blocks, 3), dtype=torch.float32)
+    out = where.rows[0].new_empty((where.blocks, 3), dtype=torch.float32)
     _products[(where.blocks,)](*where.rows, *where.places, out, A=where.types[0], B=where.types[1], BLOCK=BLOCK)
     return out.sum(0, dtype=torch.float64)
 
 
 def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
     """Of (θ, g, u): u ← T²g; returns ‖Tg‖² in float64. filters: how many each tensor has, 0: T is element-wise."""
-    count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.addresses.device)
+    count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.rows[0].device)
     types = dict(zip(("THETA", "G", "U"), where.types, strict=True))
-    norms = where.size_of.new_empty(max(count, 1), dtype=torch.float32)
+    norms = where.rows[0].new_empty(max(count, 1), dtype=torch.float32)
     if count:
         theta = where.rows[0]
         _filter_norms[(count,)](theta, tensor_of, index_of, length_of, norms, THETA=where.types[0], BLOCK=1024)
-    out = where.size_of.new_empty(where.blocks, dtype=torch.float32)
+    out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
     _adaptive[(where.blocks,)](*where.rows, *where.places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
     return out.sum(dtype=torch.float64)
 
