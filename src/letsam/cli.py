@@ -23,6 +23,7 @@ except ModuleNotFoundError:  # the library itself needs torch alone
 
 from .bench.settings import Settings
 from .experiments.config import Config
+from .experiments.reproduce_command import Reproduce, reproduce
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +62,18 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class Data:
+    """Find or fetch a data set, check its hashes, store it, and say what there is."""
+
+    name: tyro.conf.Positional[str]
+    """cifar10, cifar100, fashion-mnist, imagenet or digits."""
+    folder: Path | None = None
+    """Where sets are stored; default: $LETSAM_DATA, else ~/.cache/letsam."""
+    source: Path | None = None
+    """A file or folder to take the set from, in place of a download."""
+
+
+@dataclass(frozen=True)
 class List:
     """List the methods, a line each."""
 
@@ -84,6 +97,8 @@ class Report:
 Command = (
     Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Report, tyro.conf.subcommand("report")]
@@ -106,6 +121,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands: dict[type, Callable[[Any], None]] = {
         Compare: _compare,
         Bench: _bench,
+        Data: _data,
+        Reproduce: _reproduce,
         List: _list,
         Describe: _describe,
         Report: _report,
@@ -239,6 +256,21 @@ def _bench(command: Bench) -> None:
         show(command.show, console, command.json)
     else:
         raise ValueError("--show draws a record again and takes --json alone; drop the other options")
+
+
+def _data(command: Data) -> None:
+    from .experiments.data.command import data
+
+    data(command.name, command.folder, command.source, _console(sys.stdout))
+
+
+def _reproduce(request: Reproduce) -> None:
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        reproduce(request, _console(sys.stdout))
+    except (KeyboardInterrupt, Stopped) as stop:
+        print("letsam: stopped; the same command goes on", file=sys.stderr)
+        raise Stopped(stop.code if isinstance(stop, Stopped) else 130) from None
 
 
 def _list(_: List) -> None:

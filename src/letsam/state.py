@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from .checks import within
 from .space import Space
-from .tensors import Tensors, chosen, like, local, scalar
+from .tensors import Tensors, chosen, like, local, scalar, sharded
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]
@@ -46,6 +46,19 @@ def load_scalars(base: Optimizer, fresh: Scalars) -> None:
     for key, old in fresh.items():
         value = group.get(key, old)
         group[key] = torch.as_tensor(value).to(old) if isinstance(old, Tensor) else type(old)(value)
+
+
+def match_layout(base: Optimizer) -> None:
+    """Give loaded tensors the strides of their parameters.
+
+    Many formats of checkpoints keep tensors contiguous, and a fused base goes through memory in its order: with a
+    momentum laid out otherwise than a channels-last weight it would silently mix the weights up.
+    """
+    for p, state in base.state.items():
+        for key, value in state.items():
+            apart = isinstance(value, Tensor) and value.shape == p.shape and value.stride() != p.stride()
+            if apart and not sharded(p):
+                state[key] = torch.empty_like(p, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def takes_skip_flag(base: Optimizer) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from .checks import within
-from .state import PREFIX, load_scalars
+from .state import PREFIX, load_scalars, match_layout
 
 
 class Wrapper(Optimizer):
@@ -51,6 +51,7 @@ class Wrapper(Optimizer):
         group = self.base.param_groups[0]
         fresh = {key: value for key, value in group.items() if key.startswith(PREFIX)}
         self.base.load_state_dict(state_dict)
+        match_layout(self.base)
         load_scalars(self.base, fresh)
         self._loaded()
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
 from small import BASES, METHODS, assert_equal, create, make_model, radius, train
@@ -96,3 +97,30 @@ def test_wrapping_again_drops_what_the_first_method_left():
     assert not any(key.startswith("sam_") for state in opt.state.values() for key in state)
     assert opt.param_groups[0]["sam_step"] == 0
     train(model, opt, 2)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_contiguous_checkpoint_of_a_channels_last_model(base, fused):
+    """safetensors and others keep no strides; torch's fused steps go through memory in its order."""
+
+    def start():
+        torch.manual_seed(0)
+        layers = nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.Flatten(), nn.Linear(24, 5)
+        model = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+        options = {"momentum": 0.9} if base is torch.optim.SGD else {}
+        return model, create("looksam", model, base(model.parameters(), lr=0.01, fused=fused, **options))
+
+    whole, opt = start()
+    train(whole, opt, 3)
+    saved = copy.deepcopy((whole.state_dict(), opt.state_dict()))
+    for state in saved[1]["state"].values():
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor):
+                state[key] = value.contiguous()
+    train(whole, opt, 3, first=3)
+    other, opt2 = start()
+    other.load_state_dict(saved[0])
+    opt2.load_state_dict(saved[1])
+    train(other, opt2, 3, first=3)
+    assert_equal(whole, other)

@@ -1,1 +1,1 @@
-"""Data sets, each as tensors in memory with a deterministic split."""
+"""Data sets: where they come from, how they are stored, and what turns them into batches."""

@@ -1,6 +1,10 @@
-"""Models of the experiments."""
+"""Models of the experiments: `create` makes one by name, `count` says how large it is."""
 
 from torch import nn
+
+from .registry import MODELS, create
+
+__all__ = ["MODELS", "count", "create"]
 
 
 def count(model: nn.Module) -> dict[str, int]:

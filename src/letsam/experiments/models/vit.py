@@ -10,7 +10,13 @@ from .transformer import Block
 
 
 class VisionTransformer(nn.Module):
-    """Patches as tokens, a class token before them; ViT-S for 32×32 images by default: 21.3 M parameters."""
+    """Patches as tokens, a class token before them; ViT-S for 32×32 images by default: 21.3 M parameters.
+
+    The patches are 4×4 by default: 64 tokens. ViT-S/16 is made for 224×224 images, 196 tokens of 16×16; on 32×32 such
+    patches would leave four tokens, and attention nothing to do. patch=16, size=224 is ViT-S/16 itself.
+
+    It starts from a truncated normal with deviation 0.02, not from He's: that one is derived for layers behind a ReLU.
+    """
 
     def __init__(
         self, classes: int = 10, width: int = 384, depth: int = 12, heads: int = 6, patch: int = 4, size: int = 32

@@ -1,0 +1,63 @@
+"""Checkpoints without pickle: one safetensors file, tensors by number, everything else as JSON in its header.
+
+Written beside the old one, flushed, renamed: there is always a whole one. What comes back is what was saved: nested
+dicts (with keys that are numbers, too), lists, tuples, numbers, strings, None, and tensors on the CPU.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from .record import write
+
+KEY = "letsam"
+
+
+def save_checkpoint(path: Path, state: Any) -> None:
+    """Write all or nothing."""
+    tensors: dict[str, Tensor] = {}
+    skeleton = _taken_apart(state, tensors)
+    write(path, to_bytes(tensors, {KEY: json.dumps(skeleton)}))
+
+
+def load_checkpoint(path: Path) -> Any:
+    """What was saved; ValueError with one line if the file is damaged or something else."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        return _put_together(json.loads(metadata[KEY]), tensors)
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+
+
+def _taken_apart(x: Any, tensors: dict[str, Tensor]) -> Any:
+    """x in JSON: a tensor is its number, and what JSON does not know has its kind beside it."""
+    if isinstance(x, Tensor):
+        key = str(len(tensors))
+        tensors[key] = x.detach().cpu().contiguous().clone()  # safetensors refuses memory that two tensors share
+        return {"tensor": key}
+    if isinstance(x, dict):
+        return {"dict": [[_taken_apart(k, tensors), _taken_apart(v, tensors)] for k, v in x.items()]}
+    if isinstance(x, tuple | list):
+        return {type(x).__name__: [_taken_apart(v, tensors) for v in x]}
+    if x is None or isinstance(x, bool | int | float | str):
+        return x
+    raise TypeError(f"a checkpoint cannot hold a {type(x).__name__}")
+
+
+def _put_together(x: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(x, dict):
+        return x
+    ((kind, content),) = x.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {_put_together(k, tensors): _put_together(v, tensors) for k, v in content}
+    return {"tuple": tuple, "list": list}[kind](_put_together(v, tensors) for v in content)

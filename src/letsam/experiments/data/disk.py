@@ -1,0 +1,30 @@
+"""Errors of the disk as one line that names the fix."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Around every write into the data folder: a full disk is a failed run, a wrong place is wrong input."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise disk_full(folder) from None
+        reason = error.strerror or type(error).__name__
+        raise ValueError(f"cannot write {folder}: {reason}; choose another place with --folder") from None
+
+
+def disk_full(folder: Path) -> RuntimeError:
+    """The error for a disk with no space left."""
+    return RuntimeError(
+        f"no space left for {folder}: free some and run the same command again (a download goes on where it stopped), "
+        "or choose another place with --folder"
+    )

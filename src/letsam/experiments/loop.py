@@ -1,0 +1,225 @@
+"""One training run on images: any method, any base optimizer; the data lives on the device, the passes are captured.
+
+Batches, augmentation and label noise are functions of the seed and the step, so that a checkpoint holds the weights,
+the optimizer, the random state of dropout and the rows so far, and a resumed run is the run that never stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import letsam
+
+from . import models
+from .checkpoint import load_checkpoint, save_checkpoint
+from .data.augment import augment, normalise
+from .data.images import Images
+from .data.noise import symmetric_noise
+from .data.sampler import batches, perm
+from .recipe import Training
+from .record import Row
+from .schedule import factor
+
+HELD_OUT = 0.1
+EVALUATIONS = 50
+"""A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
+Tell = Callable[[Row], None]
+
+
+class Run:
+    """Everything that changes during one run, and how it goes through an epoch."""
+
+    def __init__(self, training: Training, train: Images, test: Images, device: str) -> None:
+        self.training, self.device = training, torch.device(device)
+        self.test = test
+        self.train, self.validation = parts(training, train)
+        torch.manual_seed(training.seed)
+        self.model = models.create(training.model, train.classes).to(self.device)
+        if self._on_gpu:
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.steps = batches(min(training.batch, len(self.train)), len(self.train))
+        self.opt = optimizer(training, self.model, self.steps * training.epochs)
+        self.rows: list[Row] = []
+        self._orders: dict[int, tuple[int, Tensor]] = {}
+        mean = partial(cross_entropy, label_smoothing=training.label_smoothing)
+        self._loss_fn = partial(mean, reduction="none") if self.opt.keep < 1 else mean
+
+    def epoch(self) -> Row:
+        """Train one epoch, measure, and add a row."""
+        number, begin = len(self.rows), time.perf_counter()
+        self.model.train()
+        total = torch.zeros((), device=self.device, dtype=torch.float64)
+        passes = 0
+        for i in range(self.steps):
+            total += self._step(number, i)
+            passes += self.opt.last.passes
+        train_loss = float(total) / self.steps  # waits for the device: the epoch is over
+        seconds = time.perf_counter() - begin
+        row = self._measured(number + 1, train_loss, passes / self.steps)
+        self.rows.append(row | {"seconds": seconds, "seconds_with_test": time.perf_counter() - begin})
+        return self.rows[-1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs."""
+        return {
+            "identity": self.training.identity,
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.opt.state_dict(),
+            "rng": torch.get_rng_state(),
+            "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
+            "rows": self.rows,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; ValueError if it belongs to another run."""
+        if state["identity"] != self.training.identity:
+            raise ValueError("the checkpoint belongs to other settings; start the run in another folder")
+        self.model.load_state_dict(state["model"])
+        self.opt.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
+        if state["device_rng"] is not None:
+            torch.cuda.set_rng_state(state["device_rng"], self.device)
+        self.rows = list(state["rows"])
+
+    def _step(self, epoch: int, i: int) -> Tensor:
+        t = epoch * self.steps + i
+        share = factor(self.training.schedule, t, self.steps * self.training.epochs, self.training.warmup)
+        for group in self.opt.param_groups:
+            group["lr"] = self.training.lr * share
+        val_closure = self._closure(self.validation, epoch, i, stream=1) if self.opt.needs_validation else None
+        return self.opt.step(self._closure(self.train, epoch, i, stream=0), val_closure)
+
+    def _closure(self, images: Images, epoch: int, i: int, stream: int) -> letsam.closures.Closure:
+        batch, compiled = self._batch(images, epoch, i, stream), self._on_gpu and self.training.compile
+        return letsam.closure(
+            self.model, self._loss_fn, batch, autocast=self._dtype, capture=self._on_gpu, compile=compiled
+        )
+
+    def _batch(self, images: Images, epoch: int, i: int, stream: int) -> tuple[Tensor, Tensor]:
+        """Batch i of an epoch, augmented; stream 1, that of validation batches, is an order of its own."""
+        seed, size = 2 * self.training.seed + stream, min(self.training.batch, len(images))
+        if self._orders.get(stream, (None,))[0] != epoch:
+            # The whole order of an epoch at once: to fetch a batch's would make the host wait at every step.
+            self._orders[stream] = epoch, perm(seed, epoch, len(images), self.device)
+        first = i % batches(size, len(images)) * size
+        chosen = self._orders[stream][1][first : first + size]
+        x, y = images.images[chosen], images.labels[chosen]
+        if not self.training.augment:
+            return normalise(x, images, channels_last=self._on_gpu), y
+        generator = torch.Generator(self.device).manual_seed((seed * 1_000_003 + epoch * self.steps + i) % 2**63)
+        return augment(x, images, generator, channels_last=self._on_gpu), y
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def _dtype(self) -> torch.dtype | None:
+        return torch.bfloat16 if self.training.precision == "bfloat16" else None
+
+    def _measured(self, epoch: int, train_loss: float, passes: float) -> Row:
+        every = -(-self.training.epochs // EVALUATIONS)
+        row: Row = {
+            "epoch": epoch,
+            "train_loss": train_loss,
+            "test_loss": None,
+            "test_accuracy": None,
+            "rho": None if isinstance(self.opt.policy, letsam.Never) else float(self.opt.param_groups[0]["sam_rho"]),
+            "lr": self.opt.param_groups[0]["lr"],
+            "passes": passes,
+            "skipped": int(self.opt.param_groups[0]["sam_skipped"]),
+        }
+        if epoch % every == 0 or epoch == self.training.epochs:
+            row["test_loss"], row["test_accuracy"] = self.evaluate(self.test)
+        return row
+
+    @torch.no_grad()
+    def evaluate(self, images: Images, batch: int = 1000) -> tuple[float, float]:
+        """Mean loss and accuracy, with the running statistics and without augmentation."""
+        self.model.eval()
+        loss, right = (torch.zeros((), device=self.device, dtype=torch.float64) for _ in range(2))
+        for start in range(0, len(images.labels), batch):
+            part = slice(start, start + batch)
+            y = images.labels[part]
+            with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
+                outputs = self.model(normalise(images.images[part], images)).float()
+            loss += cross_entropy(outputs, y, reduction="sum")
+            right += (outputs.argmax(1) == y).sum()
+        return float(loss) / len(images.labels), float(right) / len(images.labels)
+
+
+def parts(training: Training, train: Images) -> tuple[Images, Images]:
+    """(training images, validation images): the same ones, as in the paper, or a part that is held out."""
+    n = len(train.labels)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
+    chosen = order[: training.images].sort().values if training.images else torch.arange(n)
+    images = subset(train, chosen)
+    if training.noise:
+        images = replace(images, labels=symmetric_noise(images.labels, images.classes, training.noise, training.seed))
+    if training.validation == "training":
+        return images, images
+    held = round(HELD_OUT * len(images))
+    mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
+    return subset(images, mixed[held:].sort().values), subset(images, mixed[:held].sort().values)
+
+
+def subset(images: Images, chosen: Tensor) -> Images:
+    """Some of the images."""
+    chosen = chosen.to(images.labels.device)
+    return replace(images, images=images.images[chosen], labels=images.labels[chosen])
+
+
+def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
+    """The method around its base; a method that plans over the run is told how many steps it has."""
+    lr, weight_decay, params = training.lr, training.weight_decay, model.parameters()
+    base: torch.optim.Optimizer
+    if training.base == "sgd":
+        base = torch.optim.SGD(params, lr, training.momentum, weight_decay=weight_decay, fused=True)
+    else:
+        adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
+        base = adam(params, lr, weight_decay=weight_decay, fused=True)
+    options, method = dict(training.options), letsam.describe(training.method)
+    if "total_steps" in (*method.required, *method.defaults):
+        options.setdefault("total_steps", total_steps)
+    return letsam.create(training.method, base, model=model, rho=training.rho, **options)
+
+
+def digest(model: nn.Module) -> str:
+    """Sixteen hex digits that change with any bit of the weights or statistics."""
+    state = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()[:16]
+
+
+def train_run(
+    make: Callable[[], Run], folder: Path, tell: Tell, say: Callable[[str], None], every: float = 60.0
+) -> Run:
+    """Train from the last checkpoint, or from the start, to the end, with a checkpoint every so many seconds."""
+    run = make()
+    checkpoint = folder / f"{run.training.identity}.safetensors"
+    if checkpoint.exists():
+        try:
+            run.load_state_dict(load_checkpoint(checkpoint))
+            say(f"{run.training}: goes on after epoch {len(run.rows)}")
+        except (ValueError, RuntimeError, KeyError) as error:  # whatever is wrong with the file, the run can start anew
+            say(f"{run.training}: starts anew: {' '.join(str(error).split())[:200]}")
+            run = make()
+    saved = time.monotonic()
+    while len(run.rows) < run.training.epochs:
+        row = run.epoch()
+        if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+            save_checkpoint(checkpoint, run.state_dict())
+            saved = time.monotonic()
+        tell(row)
+    return run

@@ -1,0 +1,35 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from .pyramidnet import pyramidnet
+from .resnet import resnet18, resnet32
+from .resnet_imagenet import resnet50
+from .small_cnn import small_cnn
+from .vit import VisionTransformer
+from .wide_resnet import wide_resnet
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "resnet18": resnet18,
+    "resnet32": resnet32,
+    "resnet50": resnet50,
+    "wrn28-10": wide_resnet,
+    "pyramidnet110": pyramidnet,
+    "vit-s": VisionTransformer,
+    "small-cnn": small_cnn,
+}
+
+
+def create(name: str, classes: int, **options: Any) -> nn.Module:
+    """The model of this name at its start; options such as width or patch go to it."""
+    if name not in MODELS:
+        close = difflib.get_close_matches(name.lower(), MODELS, 1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(MODELS)}"
+        raise ValueError(f"no model is called {name!r}; {hint}")
+    return MODELS[name](classes=classes, **options)

@@ -1,0 +1,133 @@
+"""What to run next: the runs of a table that have no record, the most useful first, with the minutes they take here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import letsam
+
+from .recipe import Table, Training
+
+ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
+"""What every other cell is compared with comes first."""
+TRAINING_IMAGES = {
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "fashion-mnist": 60_000,
+    "imagenet": 1_281_167,
+    "digits": 1000,
+}
+GFLOP = {
+    "resnet18": 0.56,
+    "resnet32": 0.07,
+    "resnet50": 4.1,
+    "wrn28-10": 5.2,
+    "pyramidnet110": 4.7,
+    "vit-s": 1.4,
+    "small-cnn": 0.001,
+}
+"""Multiplications of a forward pass, an image, in 10⁹: for a machine where nothing was measured yet."""
+ASSUMED = {"cuda": 100.0, "cpu": 0.05}
+"""10¹² operations a second that such a machine is taken to do."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that is still to do."""
+
+    table: str
+    row: str
+    column: str
+    training: Training
+    minutes: float
+    measured: bool
+    """Whether the minutes come from a measurement on such a device."""
+
+
+class Speeds:
+    """Milliseconds of a pass by device, model and batch, from the records of benchmarks and of finished runs."""
+
+    def __init__(self, folders: Iterable[Path], device: str) -> None:
+        self._kind = "cpu" if device == "cpu" else "cuda"
+        self._known: dict[tuple[str, int], float] = {}
+        for path in sorted(path for folder in folders for path in folder.glob("*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if _device(record) == device:
+                self._known |= _from_bench(record) | _from_run(record)
+
+    def minutes(self, training: Training) -> tuple[float, bool]:
+        """How long a run takes, and whether that was measured."""
+        ms = self._known.get((training.model, training.batch))
+        guess = self._guess(training) if ms is None else ms
+        return guess * passes(training) / 60_000, ms is not None
+
+    def _guess(self, training: Training) -> float:
+        """From another batch of the same model, else from the multiplications it takes."""
+        others = [ms * training.batch / batch for (model, batch), ms in self._known.items() if model == training.model]
+        if others:
+            return min(others)
+        operations = 3 * 2e9 * GFLOP[training.model] * training.batch
+        return 1000 * operations / (ASSUMED[self._kind] * 1e12)
+
+
+def steps_per_epoch(training: Training) -> int:
+    """The last, shorter batch counts."""
+    images = training.images or TRAINING_IMAGES[training.data]
+    return math.ceil(images / training.batch)
+
+
+def passes(training: Training) -> float:
+    """Forward and backward passes of a whole run."""
+    return letsam.describe(training.method).passes * steps_per_epoch(training) * training.epochs
+
+
+def missing(table: Table, done: set[str], speeds: Speeds, scale: float = 1.0) -> list[Planned]:
+    """The runs without a record: all cells of the first seed before the second, anchors first, then the cheap ones."""
+    plan = []
+    for row, column, whole in table.runs():
+        training = whole.scaled(scale)
+        if training.identity not in done:
+            plan.append(Planned(table.name, row, column, training, *speeds.minutes(training)))
+    return sorted(plan, key=_usefulness)
+
+
+def within(plan: list[Planned], minutes: float) -> list[Planned]:
+    """As many of them, in their order, as fit into the time; what does not fit leaves room for what does."""
+    chosen, left = [], minutes
+    for run in plan:
+        if run.minutes <= left:
+            chosen.append(run)
+            left -= run.minutes
+    return chosen
+
+
+def _usefulness(run: Planned) -> tuple[Any, ...]:
+    method = run.training.method
+    rank = ANCHORS.index(method) if method in ANCHORS else len(ANCHORS)
+    return run.training.seed, run.training.epochs * GFLOP[run.training.model], rank, run.minutes
+
+
+def _device(record: dict[str, Any]) -> str | None:
+    return record.get("environment", {}).get("device")
+
+
+def _from_bench(record: dict[str, Any]) -> dict[tuple[str, int], float]:
+    """The fastest plain step of ours in a record of `letsam bench`."""
+    rows = [r for r in record.get("rows", []) if r.get("kind") == "letsam" and r.get("name") == "erm" and r.get("ms")]
+    if not rows or "settings" not in record:
+        return {}
+    settings = record["settings"]
+    return {(settings["model"], settings["batch"]): min(row["ms"] for row in rows)}
+
+
+def _from_run(record: dict[str, Any]) -> dict[tuple[str, int], float]:
+    """Of a finished run: everything in it, shared out among its passes."""
+    if "training" not in record or not record.get("seconds"):
+        return {}
+    training = Training(**record["training"])
+    return {(training.model, training.batch): 1000 * record["seconds"] / passes(training)}

@@ -1,0 +1,106 @@
+"""The cells of a table: run the missing ones, and put ours beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from .loop import Run, digest, train_run
+from .plan import Planned
+from .recipe import Table, Training
+from .record import Row, environment, read_json, write_json
+
+KIND = "letsam run"
+FORMAT = 1
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What we have for a cell, and what the paper has: accuracies in per cent."""
+
+    row: str
+    column: str
+    ours: tuple[float, ...]
+    published: tuple[float, float] | None
+
+    @property
+    def text(self) -> str:
+        """96.52 ± 0.12 (3)"""
+        if not self.ours:
+            return "not run"
+        spread = f" ± {stdev(self.ours):.2f}" if len(self.ours) > 1 else ""
+        return f"{mean(self.ours):.2f}{spread} ({len(self.ours)})"
+
+    @property
+    def difference(self) -> str:
+        """Ours minus the paper's."""
+        return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
+
+
+def records(folder: Path) -> dict[str, Record]:
+    """The records of finished runs, by identity."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        record = read_json(path)
+        if isinstance(record, dict) and record.get("kind") == KIND:
+            found[record["identity"]] = record
+    return found
+
+
+def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
+    """Every cell of a table with the runs that there are."""
+    found = []
+    for row in table.rows:
+        for column in table.columns:
+            runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds]
+            ours = tuple(100 * done[identity]["result"]["test_accuracy"] for identity in runs if identity in done)
+            found.append(Cell(row, column, ours, table.published.get((row, column))))
+    return found
+
+
+def run_all(
+    plan: list[Planned],
+    make: Callable[[Training], Run],
+    work: Path,
+    results: Path,
+    tell: Callable[[Planned, Row], None],
+    say: Callable[[str], None],
+) -> None:
+    """Run what is planned, one after the other; each leaves a record as soon as it is done."""
+    for planned in plan:
+        run = train_run(lambda p=planned: make(p.training), work, lambda row, p=planned: tell(p, row), say)  # type: ignore[misc]
+        write_json(results / f"{name_of(run.training)}.json", record(run))
+
+
+def name_of(training: Training) -> str:
+    """A file name that people can read; the identity makes it unique."""
+    noise = f"-noise{100 * training.noise:g}" if training.noise else ""
+    what = f"{training.data}-{training.model}-{training.method}{noise}-seed{training.seed}"
+    return f"{what}-{training.identity}"
+
+
+def record(run: Run) -> Record:
+    """What a finished run leaves behind."""
+    last = run.rows[-1]
+    return {
+        "kind": KIND,
+        "format": FORMAT,
+        "identity": run.training.identity,
+        "training": asdict(run.training),
+        "environment": {**environment(), "device": device_name(str(run.device))},
+        "seconds": sum(row["seconds_with_test"] for row in run.rows),
+        "result": {key: last[key] for key in ("test_accuracy", "test_loss", "train_loss", "rho")},
+        "weights": digest(run.model),
+        "rows": run.rows,
+    }
+
+
+def device_name(device: str) -> str:
+    """The name of the GPU, or cpu."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"

@@ -1,0 +1,175 @@
+"""The training loop on the digits, on the CPU: every method, exact resume, kills, bad checkpoints."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+import letsam
+from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
+from letsam.experiments.data.images import load
+from letsam.experiments.loop import Run, digest, parts, train_run
+from letsam.experiments.recipe import Training
+
+TINY = Training(
+    data="digits",
+    model="small-cnn",
+    method="sam",
+    epochs=3,
+    batch=40,
+    lr=0.03,
+    images=200,
+    precision="float32",
+    compile=False,
+)
+
+
+def make(training=TINY):
+    return Run(training, load("digits"), load("digits", split="test"), "cpu")
+
+
+def silent(*_):
+    pass
+
+
+def finished(training, folder, **options):
+    return train_run(lambda: make(training), folder, silent, silent, **options)
+
+
+@pytest.mark.parametrize("method", letsam.list_methods())
+def test_every_method_trains(method, tmp_path):
+    run = finished(replace(TINY, method=method, epochs=2), tmp_path)
+    first, last = run.rows
+    assert last["train_loss"] < first["train_loss"]
+    assert last["skipped"] == 0
+    assert last["test_accuracy"] is not None
+    assert (last["rho"] is None) == (method == "erm")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"base": "adamw", "lr": 1e-3},
+        {"base": "adam", "lr": 1e-3, "schedule": "linear", "warmup": 4},
+        {"schedule": "exponential", "label_smoothing": 0.1},
+        {"noise": 0.4, "validation": "held-out", "method": "auto-sam"},
+        {"augment": False},
+        {"precision": "bfloat16"},
+        {"images": None, "batch": 2000, "epochs": 1},
+    ],
+    ids=str,
+)
+def test_settings_do_something(changes, tmp_path):
+    run, other = finished(replace(TINY, **changes), tmp_path), finished(TINY, tmp_path)
+    assert len(run.rows) == run.training.epochs
+    assert digest(run.model) != digest(other.model)
+
+
+def test_the_learning_rate_follows_the_schedule():
+    run = make()
+    for _ in range(3):
+        run.epoch()
+    assert run.rows[-1]["lr"] == pytest.approx(0.03 * 0.5 * (1 + math.cos(math.pi * 14 / 15)))
+
+
+def test_a_batch_is_a_function_of_seed_and_step():
+    one, two = make(), make()
+    two.epoch()  # draws do not depend on what was drawn before
+    for epoch, i in ((1, 3), (0, 4)):
+        for a, b in zip(one._batch(one.train, epoch, i, 0), two._batch(two.train, epoch, i, 0), strict=True):
+            assert torch.equal(a, b)
+    seen = torch.cat([one._batch(one.train, 0, i, 0)[1] for i in range(one.steps)])
+    assert torch.equal(seen.sort().values, one.train.labels.sort().values)
+    assert not torch.equal(one._batch(one.train, 0, 0, 0)[0], one._batch(one.train, 0, 0, 1)[0])
+
+
+def test_parts():
+    train, validation = parts(TINY, load("digits"))
+    assert train is validation
+    assert len(train) == 200
+    kept, held = parts(replace(TINY, validation="held-out"), load("digits"))
+    assert (len(kept), len(held)) == (180, 20)
+    noisy, _ = parts(replace(TINY, noise=0.5), load("digits"))
+    assert 0.3 < float((noisy.labels != train.labels).double().mean()) < 0.6
+
+
+@pytest.mark.parametrize("method", ["erm", "looksam", "ae-sam", "lets-asam", "auto-sam"])
+@pytest.mark.parametrize("base", ["sgd", "adamw"])
+def test_resume_is_exact(method, base, tmp_path):
+    training = replace(TINY, method=method, base=base)
+    (tmp_path / "whole").mkdir()
+    whole = finished(training, tmp_path / "whole")
+    half = make(training)
+    half.epoch()
+    save_checkpoint(tmp_path / f"{training.identity}.safetensors", half.state_dict())
+    torch.manual_seed(999)
+    resumed = finished(training, tmp_path)
+    assert digest(resumed.model) == digest(whole.model)
+    assert [row["train_loss"] for row in resumed.rows] == [row["train_loss"] for row in whole.rows]
+
+
+@pytest.mark.parametrize("damage", ["other settings", "cut", "another model"])
+def test_a_checkpoint_that_does_not_fit_is_told_and_the_run_starts_anew(damage, tmp_path):
+    path, said = tmp_path / f"{TINY.identity}.safetensors", []
+    other = make(replace(TINY, seed=1))
+    save_checkpoint(path, other.state_dict())
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-10])
+    elif damage == "another model":
+        state = load_checkpoint(path) | {"identity": TINY.identity}
+        state["model"] = {name: value for name, value in state["model"].items() if "bias" not in name}
+        save_checkpoint(path, state)
+    run = train_run(make, tmp_path, silent, said.append)
+    assert len(said) == 1
+    assert "starts anew" in said[0]
+    assert "\n" not in said[0]
+    (tmp_path / "whole").mkdir()
+    assert digest(run.model) == digest(finished(TINY, tmp_path / "whole").model)
+
+
+CHILD = """
+import json, sys, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from letsam.experiments.data.images import load
+from letsam.experiments.loop import Run, digest, train_run
+from letsam.experiments.recipe import Training
+training = Training(**json.loads(sys.argv[1]))
+run = train_run(
+    lambda: Run(training, load("digits"), load("digits", split="test"), "cpu"),
+    Path(sys.argv[2]), lambda row: None, lambda text: None, every=0.0,
+)
+print(digest(run.model))
+"""
+
+
+def test_killed_at_ten_moments_it_ends_with_the_same_bits(tmp_path):
+    training = replace(TINY, method="auto-gsam", epochs=12)
+    (tmp_path / "whole").mkdir()
+    whole = digest(finished(training, tmp_path / "whole").model)
+    command = [sys.executable, "-c", CHILD, json.dumps(asdict(training)), str(tmp_path)]
+    checkpoint = tmp_path / f"{training.identity}.safetensors"
+    moments, kills = random.Random(0), 0
+    while kills < 10:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        # Importing takes most of a short run: wait until it trains, then some more.
+        while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.03))
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        kills += 1
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert kills >= 5
+    assert out.strip() == whole

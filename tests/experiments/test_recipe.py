@@ -1,0 +1,118 @@
+"""Every recipe, every cell; what the paper published; bad recipes."""
+
+from pathlib import Path
+
+import pytest
+
+import letsam
+from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
+
+FOLDER = Path(__file__).resolve().parents[2] / "recipes"
+PAPER = {"cifar10": 44, "cifar100": 44, "imagenet": 11, "label-noise": 88, "initial-radius": 14, "upper-level": 6}
+
+
+def test_every_table_of_the_paper_that_is_about_images():
+    assert set(PAPER) <= set(list_recipes(FOLDER))
+
+
+@pytest.mark.parametrize("name", list_recipes(FOLDER))
+def test_every_cell_is_a_run(name):
+    table = load_recipe(FOLDER, name)
+    runs = table.runs()
+    assert len({training.identity for _, _, training in runs}) == len(runs)
+    assert len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
+    if name in PAPER:
+        assert set(table.published) == {(row, column) for row in table.rows for column in table.columns}
+        assert len(table.published) == PAPER[name]
+
+
+def test_published_cells():
+    assert load_recipe(FOLDER, "cifar10").published["lets-sam", "resnet18"] == (96.81, 0.02)
+    assert load_recipe(FOLDER, "cifar100").published["lets-asam", "vit-s"] == (66.64, 0.43)
+    assert load_recipe(FOLDER, "imagenet").published["gsam", "resnet50"] == (77.2, 0.0)
+    assert load_recipe(FOLDER, "label-noise").published["esam", "resnet32-80"] == (10.09, 0.1)
+    assert load_recipe(FOLDER, "initial-radius").published["1.5", "cifar100"] == (81.65, 0.06)
+    assert load_recipe(FOLDER, "upper-level").published["gap", "cifar10"] == (96.75, 0.18)
+
+
+def test_settings_of_the_appendix():
+    table = load_recipe(FOLDER, "cifar10")
+    plain = Training(method="sam", rho=0.05, epochs=200, batch=128, lr=0.1, momentum=0.9, weight_decay=5e-4)
+    assert table.cell("sam", "resnet18", 0) == plain
+    assert table.cell("sam", "pyramidnet110", 0).epochs == 300
+    vit = table.cell("erm", "vit-s", 1)
+    assert (vit.base, vit.lr, vit.batch, vit.epochs, vit.seed) == ("adam", 1e-4, 256, 1200, 1)
+
+
+def test_tables_share_runs():
+    """LETS-SAM with the paper's objective is in two tables, and is run once."""
+    one = load_recipe(FOLDER, "cifar10").cell("lets-sam", "resnet18", 0)
+    assert one.identity == load_recipe(FOLDER, "upper-level").cell("squared-gap", "cifar10", 0).identity
+
+
+def test_identity_and_scale():
+    training = Training()
+    assert training.identity != Training(seed=1).identity
+    short = training.scaled(0.1)
+    assert short.epochs == 20
+    assert short.identity != training.identity
+    assert training.scaled(1.0) == training
+    with pytest.raises(ValueError, match="--scale is 0"):
+        training.scaled(0)
+
+
+def test_choices_are_told_with_reasons():
+    for choice in load_choices(FOLDER):
+        assert set(choice) == {"value", "paper", "ours", "reason"}
+        assert all(choice.values())
+
+
+GOOD = """
+title = "t"
+source = "s"
+seeds = [0]
+[columns]
+a = { model = "resnet18" }
+[rows]
+sam = { method = "sam", rho = 0.1 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("rho = 0.1", "rhoo = 0.1", "bad, row sam, column a: no setting is called 'rhoo'; did you mean 'rho'"),
+        ('"sam", rho', '"samm", rho', "bad, row sam, column a: method is 'samm'; did you mean"),
+        ("resnet18", "resnet19", "bad, row sam, column a: model is 'resnet19'; did you mean 'resnet18'"),
+        ("seeds = [0]", "", "bad/recipe.toml has no seeds"),
+        ("seeds = [0]", "sedes = [0]", "bad/recipe.toml: no setting is called 'sedes'; did you mean 'seeds'"),
+        ("[rows]", "[rows", "recipe.toml cannot be read: "),
+        ("rho = 0.1", "epochs = 0", "epochs is 0; give a positive number"),
+        ("rho = 0.1", "seed = 3", "no setting is called 'seed'"),
+    ],
+)
+def test_a_bad_recipe_is_told_in_one_line(tmp_path, old, new, line):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "recipe.toml").write_text(GOOD.replace(old, new))
+    with pytest.raises(ValueError, match=line.replace("[", r"\[")) as error:
+        load_recipe(tmp_path, "bad")
+    assert "\n" not in str(error.value)
+
+
+def test_a_cell_the_recipe_has_not(tmp_path):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "recipe.toml").write_text(GOOD)
+    (tmp_path / "bad" / "paper.toml").write_text("[sam]\nb = [1.0, 0.1]\n")
+    with pytest.raises(ValueError, match=r"bad/paper.toml has a cell sam, b that the recipe has not"):
+        load_recipe(tmp_path, "bad")
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match="no recipe is called 'cifar-10'; did you mean 'cifar10'"):
+        load_recipe(FOLDER, "cifar-10")
+    with pytest.raises(ValueError, match="run this in a clone of letsam, or give --recipes"):
+        load_recipe(tmp_path, "cifar10")
+
+
+def test_every_method_of_the_paper_is_one_of_ours():
+    assert set(load_recipe(FOLDER, "cifar10").rows) <= set(letsam.list_methods())

@@ -1,0 +1,132 @@
+"""letsam reproduce: every recipe on two tiny batches; the command on a small recipe of its own; bad input."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from letsam.cli import main
+from letsam.experiments.data.images import Images
+from letsam.experiments.loop import Run
+from letsam.experiments.recipe import list_recipes, load_recipe
+
+FOLDER = Path(__file__).resolve().parents[2] / "recipes"
+CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
+SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam")
+RECIPE = """
+title = "Digits"
+source = "a test"
+seeds = [0, 1]
+[train]
+data = "digits"
+model = "small-cnn"
+epochs = 2
+batch = 40
+lr = 0.03
+images = 200
+precision = "float32"
+[columns]
+plain = { }
+[rows]
+erm = { method = "erm" }
+sam = { method = "sam" }
+"""
+
+
+def tiny_cells():
+    """Every row in the smallest column, every column with the first row that perturbs."""
+    for name in list_recipes(FOLDER):
+        table = load_recipe(FOLDER, name)
+        small = next(column for column in SMALL if column in table.columns)
+        one = "sam" if "sam" in table.rows else next(iter(table.rows))
+        pairs = [(row, small) for row in table.rows] + [(one, column) for column in table.columns if column != small]
+        yield from ((name, row, column) for row, column in pairs)
+
+
+def random_images(data, n):
+    torch.manual_seed(0)
+    size = 64 if data == "imagenet" else 32
+    pixels = torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8)
+    labels = torch.randint(0, CLASSES[data], (n,))
+    return Images(pixels, labels, CLASSES[data], (0.5,) * 3, (0.25,) * 3)
+
+
+@pytest.mark.parametrize(("name", "row", "column"), list(tiny_cells()))
+def test_every_recipe_on_two_tiny_batches(name, row, column):
+    training = replace(load_recipe(FOLDER, name).cell(row, column, 0), epochs=1, batch=2, precision="float32")
+    run = Run(training, random_images(training.data, 4), random_images(training.data, 2), "cpu")
+    result = run.epoch()
+    assert run.steps == 2
+    assert result["skipped"] == 0
+    assert math.isfinite(result["train_loss"])
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "recipes" / "small").mkdir(parents=True)
+    (tmp_path / "recipes" / "small" / "recipe.toml").write_text(RECIPE)
+    (tmp_path / "recipes" / "small" / "paper.toml").write_text("[sam]\nplain = [90.0, 0.5]\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_runs_their_records_and_the_table(place, capsys):
+    assert main(["reproduce", "small", "--rows", "sam"]) == 0
+    out = capsys.readouterr().out
+    records = [json.loads(p.read_text()) for p in sorted((place / "results" / "reproduction").glob("*.json"))]
+    assert [r["training"]["seed"] for r in records] == [0, 1]
+    assert all(r["training"]["method"] == "sam" and len(r["rows"]) == 2 and r["environment"]["torch"] for r in records)
+    mean = 50 * sum(r["result"]["test_accuracy"] for r in records)
+    assert f"{mean:.2f}" in out
+    assert f"{mean - 90:+.2f}" in out
+    assert "90.00 ± 0.50" in out
+    assert "not run" in out
+    before = {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
+    assert main(["reproduce", "small", "--rows", "sam"]) == 0
+    assert before == {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
+
+
+def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):
+    assert main(["reproduce", "small", "--scale", "0.5", "--seeds", "0"]) == 0
+    assert "shortened to 50 % of the epochs" in capsys.readouterr().out
+    assert main(["reproduce", "small", "--plan"]) == 0
+    assert "4 runs" in capsys.readouterr().out
+
+
+def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LETSAM_DATA", str(tmp_path / "nothing"))
+    assert main(["reproduce", "cifar10", "--plan", "--recipes", str(FOLDER)]) == 0
+    assert "132 runs" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["big"], "no recipe is called 'big'"),
+        (["small", "--rows", "sma"], "small has no row 'sma'; choose from erm, sam"),
+        (["small", "--columns", "x"], "small has no column 'x'; choose from plain"),
+        (["small", "--seeds", "7"], "small has no seed 7; choose from 0, 1"),
+        (["small", "--scale", "2"], "--scale is 2.0; give a number above 0, at most 1"),
+        (["small", "--device", "cuda"], "there is no CUDA device; use --device cpu"),
+        (["small", "--recipes", "nowhere"], "no recipes in nowhere; run this in a clone of letsam"),
+    ],
+)
+def test_bad_input_is_one_line(place, capsys, arguments, line):
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    assert main(["reproduce", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == 1
+    assert not (place / "results").exists()
+
+
+def test_missing_data_is_told_before_anything_is_trained(place, capsys):
+    (place / "recipes" / "small" / "recipe.toml").write_text(RECIPE.replace('"digits"', '"cifar10"'))
+    assert main(["reproduce", "small", "--data", str(place / "none")]) == 2
+    assert "run letsam data cifar10 first" in capsys.readouterr().err
