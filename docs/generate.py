@@ -16,11 +16,14 @@ from pathlib import Path
 import letsam
 from letsam.bench.record import title
 from letsam.bench.rows import milliseconds
+from letsam.experiments import tables
+from letsam.experiments.recipe import list_recipes
 from letsam.methods import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "methods"
 RESULTS = ROOT / "results"
+RECIPES = ROOT / "recipes"
 SHOWN = [
     "erm",
     "sam:rho=0.05",
@@ -266,7 +269,15 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         "arithmetic-steps": partial(arithmetic, "steps"),
         "arithmetic-kernels": partial(arithmetic, "kernels"),
         **{f"sweep-{name}": partial(sweep, name) for name in ("size", "tensors", "batch")},
+        "choices": lambda: table(tables.choices(RECIPES)),
+        "reproduction": lambda: "\n\n".join(map(paper_table, list_recipes(RECIPES))),
     }
+
+
+def paper_table(name: str) -> str:
+    """A table of the paper with our cells."""
+    where = RECIPES, RESULTS / "reproduction", name
+    return f"### {name}\n{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
 
 
 def generated() -> dict[Path, str]:

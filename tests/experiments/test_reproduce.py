@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from letsam.cli import main
+from letsam.experiments import tables
 from letsam.experiments.data.images import Images
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import list_recipes, load_recipe
@@ -130,3 +131,12 @@ def test_missing_data_is_told_before_anything_is_trained(place, capsys):
     (place / "recipes" / "small" / "recipe.toml").write_text(RECIPE.replace('"digits"', '"cifar10"'))
     assert main(["reproduce", "small", "--data", str(place / "none")]) == 2
     assert "run letsam data cifar10 first" in capsys.readouterr().err
+
+
+def test_a_table_with_our_cells(place):
+    assert main(["reproduce", "small", "--rows", "sam"]) == 0
+    head, erm, sam = tables.reproduction(place / "recipes", place / "results" / "reproduction", "small")
+    assert head == ["", "plain"]
+    assert erm == ["erm", "not run"]
+    assert "(2)**, paper 90.00 ± 0.50, " in sam[1]
+    assert "Runs: 2 of 4." in tables.headline(place / "recipes", place / "results" / "reproduction", "small")
