@@ -48,7 +48,7 @@ def test_what_it_cannot_hold_is_told(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "missing", "foreign"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "header", "empty", "missing", "foreign"])
 def test_a_damaged_one_is_told_in_one_line(tmp_path, damage):
     path = tmp_path / "c.safetensors"
     save_checkpoint(path, {"x": torch.randn(1000)})
@@ -60,7 +60,9 @@ def test_a_damaged_one_is_told_in_one_line(tmp_path, damage):
 
         save_file({"x": torch.zeros(2)}, path)
     else:
-        path.write_bytes({"cut": content[:-100], "flip": b"\xff" * 8 + content[8:], "empty": b""}[damage])
+        flipped = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
+        damaged = {"cut": content[:-100], "flip": flipped, "header": b"\xff" * 8 + content[8:], "empty": b""}
+        path.write_bytes(damaged[damage])
     with pytest.raises(ValueError, match=r"c.safetensors is not a whole checkpoint \(\w+\)"):
         load_checkpoint(path)
 

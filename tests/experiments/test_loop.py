@@ -16,7 +16,8 @@ import torch
 import letsam
 from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
 from letsam.experiments.data.images import load
-from letsam.experiments.loop import Run, digest, parts, train_run
+from letsam.experiments.loop import Run, parts, train_run
+from letsam.experiments.models import digest
 from letsam.experiments.recipe import Training
 
 TINY = Training(
@@ -140,7 +141,8 @@ import json, sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
 from letsam.experiments.data.images import load
-from letsam.experiments.loop import Run, digest, train_run
+from letsam.experiments.loop import Run, train_run
+from letsam.experiments.models import digest
 from letsam.experiments.recipe import Training
 training = Training(**json.loads(sys.argv[1]))
 run = train_run(

@@ -1,15 +1,18 @@
 """Checkpoints without pickle: one safetensors file, tensors by number, everything else as JSON in its header.
 
-Written beside the old one, flushed, renamed: there is always a whole one. What comes back is what was saved: nested
-dicts (with keys that are numbers, too), lists, tuples, numbers, strings, None, and tensors on the CPU.
+Written beside the old one, flushed, renamed: there is always a whole one, and a hash finds damage. What comes back is
+what was saved: nested dicts (with keys that are numbers, too), lists, tuples, numbers, strings, None, and tensors on
+the CPU.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -22,8 +25,8 @@ KEY = "letsam"
 def save_checkpoint(path: Path, state: Any) -> None:
     """Write all or nothing."""
     tensors: dict[str, Tensor] = {}
-    skeleton = _taken_apart(state, tensors)
-    write(path, to_bytes(tensors, {KEY: json.dumps(skeleton)}))
+    skeleton = json.dumps(_taken_apart(state, tensors))
+    write(path, to_bytes(tensors, {KEY: skeleton, "sha256": _hash(skeleton, tensors)}))
 
 
 def load_checkpoint(path: Path) -> Any:
@@ -32,9 +35,19 @@ def load_checkpoint(path: Path) -> Any:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if metadata["sha256"] != _hash(metadata[KEY], tensors):
+            raise ValueError
         return _put_together(json.loads(metadata[KEY]), tensors)
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+
+
+def _hash(skeleton: str, tensors: dict[str, Tensor]) -> str:
+    """Of everything in the file; bytes are looked at where they lie."""
+    state = hashlib.sha256(skeleton.encode())
+    for key in sorted(tensors):
+        state.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()
 
 
 def _taken_apart(x: Any, tensors: dict[str, Tensor]) -> Any:

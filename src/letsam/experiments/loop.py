@@ -6,7 +6,6 @@ the optimizer, the random state of dropout and the rows so far, and a resumed ru
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -192,14 +191,6 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
     if "total_steps" in (*method.required, *method.defaults):
         options.setdefault("total_steps", total_steps)
     return letsam.create(training.method, base, model=model, rho=training.rho, **options)
-
-
-def digest(model: nn.Module) -> str:
-    """Sixteen hex digits that change with any bit of the weights or statistics."""
-    state = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return state.hexdigest()[:16]
 
 
 def train_run(

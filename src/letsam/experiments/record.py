@@ -1,9 +1,7 @@
-"""Files of a run folder: atomic writes, metrics, checkpoints, the environment."""
+"""Files of a run folder: atomic writes, metrics, the environment."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import math
 import os
@@ -65,28 +63,6 @@ def finite(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [finite(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
-def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Tensors and plain values, atomically, behind their sha256."""
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    packed = buffer.getvalue()
-    write(path, hashlib.sha256(packed).digest() + packed)
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """What `save_checkpoint` wrote; ValueError if the file is damaged. Runs no code from the file."""
-    import torch
-
-    raw = path.read_bytes()
-    if hashlib.sha256(raw[32:]).digest() != raw[:32]:
-        raise ValueError(f"checkpoint {path.name} is damaged")
-    content = torch.load(io.BytesIO(raw[32:]), map_location="cpu", weights_only=True)
-    assert isinstance(content, dict)
-    return content
 
 
 def environment() -> dict[str, Any]:

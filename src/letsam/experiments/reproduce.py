@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from .loop import Run, digest, train_run
+from .loop import Run, train_run
+from .models import digest
 from .plan import Planned
 from .recipe import Table, Training
 from .record import Row, environment, read_json, write_json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -17,10 +16,12 @@ from torch.utils.data import TensorDataset
 
 import letsam
 
+from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TRAINING_IMAGES, Config, Job, Spec
 from .data import digits
+from .models import digest
 from .models.small_cnn import small_cnn
-from .record import Row, load_checkpoint, read_rows, save_checkpoint, write_rows
+from .record import Row, read_rows, write_rows
 
 
 class Batches:
@@ -75,7 +76,7 @@ class Run:
         """All that a resumed run needs, in tensors and plain values."""
         return {
             "identity": self.job.identity,
-            "model": self.model.state_dict(),
+            "model": dict(self.model.state_dict()),
             "optimizer": self.opt.state_dict(),
             "rng": torch.get_rng_state(),
             "rows": self.rows,
@@ -163,14 +164,6 @@ def evaluate(model: nn.Module, x: Tensor, y: Tensor) -> tuple[float, float]:
     return float(cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())
 
 
-def digest(model: nn.Module) -> str:
-    """Sixteen hex digits that change with any bit of the weights or statistics."""
-    state = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        state.update(tensor.numpy().tobytes())
-    return state.hexdigest()[:16]
-
-
 def finished(job: Job, folder: Path) -> list[Row] | None:
     """The metrics of a run that is done, else None."""
     rows = read_rows(folder / "metrics" / f"{job.stem}.jsonl")
@@ -180,7 +173,7 @@ def finished(job: Job, folder: Path) -> list[Row] | None:
 def train(job: Job, folder: Path, tell: Callable[[Row], None], say: Callable[[str], None]) -> None:
     """Train from the last checkpoint, or from the start, to the end; `tell` gets each epoch's row."""
     run = Run(job)
-    checkpoint, metrics = folder / "checkpoints" / f"{job.stem}.pt", folder / "metrics" / f"{job.stem}.jsonl"
+    checkpoint, metrics = folder / "checkpoints" / f"{job.stem}.safetensors", folder / "metrics" / f"{job.stem}.jsonl"
     if checkpoint.exists():
         try:
             run.load_state_dict(load_checkpoint(checkpoint))

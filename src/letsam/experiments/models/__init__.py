@@ -1,13 +1,24 @@
-"""Models of the experiments: `create` makes one by name, `count` says how large it is."""
+"""Models of the experiments: `create` makes one by name, `count` says how large it is, `digest` identifies weights."""
 
+import hashlib
+
+import torch
 from torch import nn
 
 from .registry import MODELS, create
 
-__all__ = ["MODELS", "count", "create"]
+__all__ = ["MODELS", "count", "create", "digest"]
 
 
 def count(model: nn.Module) -> dict[str, int]:
     """How many parameters that are trained, in how many tensors."""
     sizes = [p.numel() for p in model.parameters() if p.requires_grad]
     return {"parameters": sum(sizes), "tensors": len(sizes)}
+
+
+def digest(model: nn.Module) -> str:
+    """Sixteen hex digits that change with any bit of the weights or statistics."""
+    state = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()[:16]
