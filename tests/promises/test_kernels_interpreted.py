@@ -1,4 +1,9 @@
-"""The Triton kernels, run by Triton's interpreter on the CPU; tests/cuda runs them compiled."""
+"""The Triton kernels, run by Triton's interpreter on the CPU, and compiled but not run; tests/cuda does both at once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -88,3 +93,12 @@ def test_another_layout_at_the_same_address_is_another_table():
     a, b = torch.randn(8, 8), torch.randn(8, 8)
     assert kernels.table([a], [b]) is not None
     assert kernels.table([a], [b.t()]) is None
+
+
+@pytest.mark.parametrize("capability", ["80", "90"])
+def test_they_compile_for_gpus_with_wide_loads(capability, tmp_path):
+    """For an A100 and an H100, without one; in a process of its own, where nothing is interpreted."""
+    script = Path(__file__).with_name("compile_kernels.py")
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, script, capability], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "compiled", done.stderr[-2000:]
