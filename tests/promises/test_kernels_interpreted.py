@@ -1,4 +1,4 @@
-"""The Triton kernels, run by Triton's interpreter on the CPU, and compiled but not run; tests/cuda does both at once."""
+"""The Triton kernels, run by Triton's interpreter on the CPU, and compiled but not run; tests/cuda does both."""
 
 import os
 import subprocess
