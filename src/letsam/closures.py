@@ -129,7 +129,8 @@ class Closure:
         for part, weight in self._weighted(batch):
             with torch.enable_grad():
                 loss = self._loss(part)
-                mean = loss.mean() if weight == 1 else loss.mean() * weight
+                mean = loss if loss.ndim == 0 else loss.mean()
+                mean = mean if weight == 1 else mean * weight
                 (mean if self.scaler is None else self.scaler.scale(mean)).backward()
             total.append(mean.detach())
             losses.append(loss.detach())
