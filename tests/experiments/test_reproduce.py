@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +91,16 @@ def test_the_runs_their_records_and_the_table(place, capsys):
     before = {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
     assert main(["reproduce", "small", "--rows", "sam"]) == 0
     assert before == {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
+
+
+def test_two_processes_share_the_work(place):
+    command = [sys.executable, "-m", "letsam", "reproduce", "small"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    out = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(list((place / "results" / "reproduction").glob("*.json"))) == 4
+    assert sum(text.count("epoch 2/2") for text in out) == 4  # no run was made twice
 
 
 def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):

@@ -90,6 +90,10 @@ def changed_environment(folder: Path) -> list[str]:
     return [key for key in ("letsam", "torch", "numpy", "torch_cpu_capability") if before.get(key) != now[key]]
 
 
+class Busy(ValueError):
+    """Another process has the lock."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One process at a time; the lock ends with the process, however it ends."""
@@ -99,7 +103,7 @@ def locked(folder: Path) -> Iterator[None]:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another letsam process is at work in {folder}") from None
+            raise Busy(f"another letsam process is at work in {folder}") from None
         yield
 
 

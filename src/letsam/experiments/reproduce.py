@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from .folder import Busy, locked
 from .loop import Run, train_run
 from .models import digest
 from .plan import Planned
@@ -71,10 +72,29 @@ def run_all(
     tell: Callable[[Planned, Row], None],
     say: Callable[[str], None],
 ) -> None:
-    """Run what is planned, one after the other; each leaves a record as soon as it is done."""
+    """Run what is planned, one after the other; each leaves a record as soon as it is done.
+
+    Several processes, one for each GPU, share the work: a run that another one is at, or has finished, is left to it.
+    """
     for planned in plan:
-        run = train_run(lambda p=planned: make(p.training), work, lambda row, p=planned: tell(p, row), say)  # type: ignore[misc]
-        write_json(results / f"{name_of(run.training)}.json", record(run))
+        path, place = results / f"{name_of(planned.training)}.json", work / planned.training.identity
+        place.mkdir(exist_ok=True)
+        try:
+            with locked(place):
+                if not path.exists():
+                    write_json(path, record(_trained(planned, make, place, tell, say)))
+        except Busy:
+            say(f"{planned.training}: another process is at it")
+
+
+def _trained(
+    planned: Planned,
+    make: Callable[[Training], Run],
+    place: Path,
+    tell: Callable[[Planned, Row], None],
+    say: Callable[[str], None],
+) -> Run:
+    return train_run(lambda: make(planned.training), place, lambda row: tell(planned, row), say)
 
 
 def name_of(training: Training) -> str:

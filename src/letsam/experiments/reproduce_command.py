@@ -41,7 +41,8 @@ class Reproduce:
     plan: bool = False
     """Print the queue and the time it takes, run nothing."""
     device: str | None = None
-    """cuda, cuda:1, cpu; default: a GPU if there is one."""
+    """cuda, cuda:1, cpu; default: a GPU if there is one. With several GPUs start the command once for each: they share
+    the work."""
     data: Path | None = None
     """Where letsam data stored the sets; default: its own."""
     recipes: Path = Path("recipes")
