@@ -158,6 +158,10 @@ class Method:
     required: tuple[str, ...]
     jacobian: str | None
 
+    def takes(self, option: str) -> bool:
+        """Whether `create` takes an option for this method."""
+        return option in (*self.required, *self.defaults)
+
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.summary}", f"  paper: {self.paper}"]
         lines += [f"  {axis}: {name}" for axis, name in self.axes.items()]

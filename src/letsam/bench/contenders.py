@@ -148,8 +148,8 @@ def ours(stage: Stage, method: str, mode: str) -> Step:
 def create(method: str, model: nn.Module, settings: Settings) -> letsam.SharpnessAware:
     """The method around the base; one that plans over the run is told how many steps it has."""
     spec = Spec.parse(method)
-    options, described = dict(spec.options), letsam.describe(spec.name)
-    if "total_steps" in (*described.required, *described.defaults):
+    options = dict(spec.options)
+    if letsam.describe(spec.name).takes("total_steps"):
         options.setdefault("total_steps", (settings.warmup or 0) + (settings.steps or 0))
     base, base_options = BASES[str(settings.base)]
     return letsam.create(spec.name, base(model.parameters(), **base_options), model=model, **options)

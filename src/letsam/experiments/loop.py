@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,20 +161,14 @@ def parts(training: Training, train: Images) -> tuple[Images, Images]:
     n = len(train.labels)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
     chosen = order[: training.images].sort().values if training.images else torch.arange(n)
-    images = subset(train, chosen)
+    images = train.subset(chosen)
     if training.noise:
-        images = replace(images, labels=symmetric_noise(images.labels, images.classes, training.noise, training.seed))
+        images = images.with_labels(symmetric_noise(images.labels, images.classes, training.noise, training.seed))
     if training.validation == "training":
         return images, images
     held = round(HELD_OUT * len(images))
     mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
-    return subset(images, mixed[held:].sort().values), subset(images, mixed[:held].sort().values)
-
-
-def subset(images: Images, chosen: Tensor) -> Images:
-    """Some of the images."""
-    chosen = chosen.to(images.labels.device)
-    return replace(images, images=images.images[chosen], labels=images.labels[chosen])
+    return images.subset(mixed[held:].sort().values), images.subset(mixed[:held].sort().values)
 
 
 def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
@@ -187,8 +180,8 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
     else:
         adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
         base = adam(params, lr, weight_decay=weight_decay, fused=True)
-    options, method = dict(training.options), letsam.describe(training.method)
-    if "total_steps" in (*method.required, *method.defaults):
+    options = dict(training.options)
+    if letsam.describe(training.method).takes("total_steps"):
         options.setdefault("total_steps", total_steps)
     return letsam.create(training.method, base, model=model, rho=training.rho, **options)
 

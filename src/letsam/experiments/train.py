@@ -142,8 +142,8 @@ def optimizer(spec: Spec, model: nn.Module, config: Config) -> letsam.SharpnessA
         base = torch.optim.SGD(model.parameters(), config.lr, momentum=0.9, weight_decay=config.weight_decay)
     else:
         base = torch.optim.AdamW(model.parameters(), config.lr, weight_decay=config.weight_decay)
-    options, method = dict(spec.options), letsam.describe(spec.name)
-    if "total_steps" in (*method.required, *method.defaults):
+    options = dict(spec.options)
+    if letsam.describe(spec.name).takes("total_steps"):
         images = TRAINING_IMAGES
         if spec.name.startswith("auto-"):
             images -= round(config.held_out * TRAINING_IMAGES)
