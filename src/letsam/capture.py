@@ -46,7 +46,7 @@ class Graphs:
 
     def __init__(self) -> None:
         self.captures = 0
-        self.refused: str | None = None
+        self.refused = False
         self.pool: Any = None
         self._parts: _Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
@@ -105,8 +105,7 @@ class Graph:
 
     def __init__(self, function: Pass, arguments: Any, model: nn.Module, pool: Any) -> None:
         self._inputs = [x.clone() for x in _tensors(arguments)]
-        inputs = iter(self._inputs)
-        static = _replaced(arguments, inputs)
+        static = _replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(next(model.parameters()).device), _unmoved(model), _explained():
             _warm_up(function, static)
@@ -141,16 +140,15 @@ def why_not(model: nn.Module, batch: Any) -> str | None:
 
 @contextmanager
 def _unmoved(model: nn.Module) -> Iterator[None]:
-    """Warm-up passes move neither statistics nor random state, and leave no gradient."""
+    """Warm-up passes move neither statistics nor random state."""
     buffers = list(model.buffers())
     before = [b.clone() for b in buffers]
     try:
-        with torch.no_grad(), untouched_rng(next(model.parameters()).device), torch.enable_grad():
+        with untouched_rng(next(model.parameters()).device):
             yield
     finally:
-        with torch.no_grad():
-            for b, old in zip(buffers, before, strict=True):
-                b.copy_(old)
+        for b, old in zip(buffers, before, strict=True):
+            b.copy_(old)
 
 
 @cache
@@ -183,7 +181,7 @@ def _warm_up(function: Pass, arguments: Any) -> None:
 def _explained() -> Iterator[None]:
     try:
         yield
-    except (RuntimeError, torch.AcceleratorError) as error:
+    except RuntimeError as error:
         text = str(error)
         if "synchronizing CUDA operation" not in text and "captur" not in text:
             raise

@@ -106,22 +106,26 @@ class Closure:
         if not self.capture or not _on_gpu(self.model):
             return run(*arguments)
         graphs = graphs_of(self.model)
-        if graphs.refused is not None:
+        if graphs.refused:
             return run(*arguments)
-        twin = copy.copy(self)
-        if self.compile:
-            twin._evaluate = _compiled()
+        captured = getattr(self._compiled_twin(), name) if self.compile else run
         kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
         try:
             if (reason := why_not(self.model, self.batch)) is not None:
                 raise CaptureError(f"the pass cannot be captured: {reason}")
-            return graphs.run(run, getattr(twin, name), arguments, kind, self.model)
+            return graphs.run(run, captured, arguments, kind, self.model)
         except CaptureError as error:
             if self.capture != "try":
                 raise
-            graphs.refused = str(error)
+            graphs.refused = True
             log.warning("%s; passes run eagerly", error)
         return run(*arguments)
+
+    def _compiled_twin(self) -> Closure:
+        """The same closure over a compiled model: a batch that is not captured runs uncompiled."""
+        twin = copy.copy(self)
+        twin._evaluate = _compiled()
+        return twin
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         clear_gradients(self.model)

@@ -56,9 +56,9 @@ class BatchStatistics:
         buffers = [b for m in self._layers for b in m._buffers.values() if b is not None]
         if len(buffers) != len(self._buffers) or not all(map(operator.is_, buffers, self._buffers)):
             self._buffers = buffers
-            kinds = {
-                (b.dtype, b.device): [x for x in buffers if (x.dtype, x.device) == (b.dtype, b.device)] for b in buffers
-            }
+            kinds: dict[Any, list[Tensor]] = {}
+            for b in buffers:
+                kinds.setdefault((b.dtype, b.device), []).append(b)
             self._copies = [_Copies(some) for some in kinds.values()]
         for copies in self._copies:
             copies.save()
@@ -83,20 +83,20 @@ class _Copies:
     """Two copies of some buffers of one type, one after the other in memory: those of the start and the good ones."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
-        self._buffers, self._flat = buffers, [b.view(-1) for b in buffers]
-        self._start, self._good = (torch.cat(self._flat) for _ in range(2))
+        self._buffers, sizes = buffers, [b.numel() for b in buffers]
+        self._start, self._good = (buffers[0].new_empty(sum(sizes)) for _ in range(2))
         self._from_start, self._from_good = (
-            [part.view(b.shape) for part, b in zip(x.split([b.numel() for b in buffers]), buffers, strict=True)]
+            [part.view(b.shape) for part, b in zip(x.split(sizes), buffers, strict=True)]
             for x in (self._start, self._good)
         )
         self._back = self._from_start
 
     def save(self) -> None:
-        torch.cat(self._flat, out=self._start)
+        torch._foreach_copy_(self._from_start, self._buffers)
         self._back = self._from_start
 
     def accept(self, finite: Tensor) -> None:
-        torch.cat(self._flat, out=self._good)
+        torch._foreach_copy_(self._from_good, self._buffers)
         torch.where(finite, self._good, self._start, out=self._good)
         self._back = self._from_good
 

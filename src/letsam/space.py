@@ -33,7 +33,7 @@ class Space:
     def is_of(self, params: Sequence[Tensor]) -> bool:
         """Whether it is the space of these parameters, where they lie now: then it can be used again."""
         same = len(params) == len(self.params) and all(map(operator.is_, params, self.params))
-        return same and not self._sharded and [x.data_ptr() for x in params] == self._places
+        return same and [local(x).data_ptr() for x in params] == self._places
 
     def room(self) -> Tensors:
         """Tensors for a copy of θ, made once; they start as one."""

@@ -132,7 +132,7 @@ def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
 )
 def test_bad_input_is_one_line(place, capsys, arguments, line):
     if "cuda" in arguments and torch.cuda.is_available():
-        pytest.skip("there is a CUDA device here")
+        pytest.skip("there is a CUDA device, and what is told is that there is none")
     assert main(["reproduce", *arguments]) == 2
     error = capsys.readouterr().err
     assert line in error

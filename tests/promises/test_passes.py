@@ -142,3 +142,29 @@ def test_extra_memory_is_what_describe_says(method):
         closure, val_closure = (letsam.closure(model, loss_fn, (x * s, x.squeeze(1))) for s in (1.0, 2.0))
         opt.step(closure, val_closure if opt.needs_validation else None)
     assert most == letsam.describe(method).memory
+
+
+class Strided(nn.Module):
+    """Statistics of every pixel, laid out channels-last: they cannot be seen as one row of numbers."""
+
+    def __init__(self):
+        super().__init__()
+        mean = torch.zeros(1, 4, 4, 4).to(memory_format=torch.channels_last)
+        self.register_buffer("running_mean", mean)
+
+    def forward(self, x):
+        if self.training:
+            self.running_mean.lerp_(x.detach().mean(0, keepdim=True), 0.1)
+        return x - x.mean(0, keepdim=True)
+
+
+def test_statistics_in_any_layout_move_on_the_clean_pass_alone():
+    means = []
+    for method in ("erm", "sam"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), Strided(), nn.Flatten(), nn.Linear(64, 5))
+        train(model, create(method, model, torch.optim.SGD(model.parameters(), lr=0.0)), 3)
+        means.append(model[1].running_mean)
+    assert not means[0].is_contiguous()
+    assert torch.equal(*means)
+    assert means[0].abs().sum() > 0

@@ -86,9 +86,8 @@ def contenders(settings: Settings) -> tuple[list[Contender], list[str]]:
         Contender(f"torch {base}", "plain", "eager", partial(plain, passes=1)),
         Contender("two passes", "two passes", "eager", partial(plain, passes=2)),
     ]
-    package, notes = installed_peer(), []
-    if package is None:
-        notes.append(f"{PACKAGE} is not installed, so its SAM is not timed: pip install {PACKAGE}")
+    package, why_not = installed_peer()
+    notes = [] if package is not None else [why_not]
     peers = {**({} if package is None else {PACKAGE: package}), **load_peers(settings.peer)}
     found += [Contender(name, "peer", "eager", partial(peer, cls=cls)) for name, cls in peers.items()]
     for mode in settings.modes or ():

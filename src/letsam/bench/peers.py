@@ -24,12 +24,14 @@ def load_peers(given: tuple[str, ...]) -> dict[str, Any]:
     return peers
 
 
-def installed_peer() -> Any | None:
-    """SAM of pytorch_optimizer, or None if the package is not there or does not work here."""
+def installed_peer() -> tuple[Any | None, str]:
+    """SAM of pytorch_optimizer, or None and why it is not timed."""
     try:
-        return importlib.import_module(PACKAGE).SAM
-    except (ImportError, AttributeError):
-        return None
+        return importlib.import_module(PACKAGE).SAM, ""
+    except (ImportError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == PACKAGE:
+            return None, f"{PACKAGE} is not installed, so its SAM is not timed: pip install {PACKAGE}"
+        return None, f"{PACKAGE} does not work here, so its SAM is not timed: {' '.join(str(error).split())}"
 
 
 def _load(text: str, path: Path, name: str) -> Any:

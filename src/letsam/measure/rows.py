@@ -48,6 +48,7 @@ def read_header(folder: Path) -> Header:
 
 
 def _read(path: Path) -> Any:
+    """None if it is missing or damaged: such a row is measured again, such a header is told."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
