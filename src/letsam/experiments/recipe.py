@@ -47,6 +47,8 @@ class Training:
     warmup: int = 0
     """Steps in which the learning rate rises to its value."""
     label_smoothing: float = 0.0
+    ema: float = 0.0
+    """The share of the old average that an exponential moving average of the weights keeps at a step; 0: none."""
     noise: float = 0.0
     """The share of wrong training labels."""
     validation: str = "training"
@@ -68,7 +70,7 @@ class Training:
         for name in ("epochs", "batch", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
-        for name in ("noise", "label_smoothing"):
+        for name in ("noise", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
 
