@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
-import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 try:
     import tyro
@@ -22,30 +19,10 @@ except ModuleNotFoundError:  # the library itself needs torch alone
     raise SystemExit("letsam: the command line needs its extra: pip install 'letsam[cli]'") from None
 
 from .bench.settings import Settings
-from .experiments.config import Config
+from .experiments.compare_command import Compare, compare
+from .experiments.measure_command import Measure, measure
 from .experiments.reproduce_command import Reproduce, reproduce
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-@dataclass(frozen=True)
-class Compare:
-    """Train several methods on handwritten digits, several seeds each, and say which won."""
-
-    config: tyro.conf.OmitArgPrefixes[Config] = field(default_factory=Config)
-    name: str | None = None
-    """Name of the run folder; default: the time."""
-    out: Path = Path("runs")
-    """Where run folders live."""
-    workers: int = min(2, os.cpu_count() or 1)
-    """Training processes at a time, one core each."""
-    resume: bool = False
-    """Go on with an interrupted run; its settings come from its folder."""
-    overwrite: bool = False
-    """Start anew in a run folder that exists."""
-    json: bool = False
-    """Print the result as JSON and nothing else on stdout."""
+from .terminal import Stopped, console_on, stoppable
 
 
 @dataclass(frozen=True)
@@ -99,17 +76,11 @@ Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Measure, tyro.conf.subcommand("measure")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Report, tyro.conf.subcommand("report")]
 )
-
-
-class Stopped(BaseException):
-    """The user or the system asked us to stop; `code` is the exit code."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -119,10 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"letsam {metadata.version('letsam')}")
         return 0
     commands: dict[type, Callable[[Any], None]] = {
-        Compare: _compare,
+        Compare: compare,
         Bench: _bench,
         Data: _data,
         Reproduce: _reproduce,
+        Measure: _measure,
         List: _list,
         Describe: _describe,
         Report: _report,
@@ -171,85 +143,10 @@ def _complain(error: Exception, code: int) -> int:
     return code
 
 
-def _compare(command: Compare) -> None:
-    from .experiments import folder as folders
-
-    name = command.name if command.name is not None else time.strftime("digits-%Y-%m-%d-%H%M%S")
-    folders.check_name(name)
-    if command.workers < 1:
-        raise ValueError(f"--workers is {command.workers}; give at least 1")
-    if command.resume and (command.overwrite or command.name is None):
-        raise ValueError("--resume needs the --name of a run, and does not go with --overwrite")
-    console = _console(sys.stderr if command.json else sys.stdout)
-    resume_line = folders.how_to_resume(command.out, name)
-    folder, config = _folder(command, name, console)
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    try:
-        with folders.locked(folder):
-            _train_and_show(command, folder, config, console)
-    except (KeyboardInterrupt, Stopped) as stop:
-        print(f"letsam: stopped; go on with: {resume_line}", file=sys.stderr)
-        raise Stopped(stop.code if isinstance(stop, Stopped) else 130) from None
-    except (OSError, RuntimeError) as error:
-        raise RuntimeError(f"{error} (to go on: {resume_line})") from None
-
-
-def _folder(command: Compare, name: str, console: Console) -> tuple[Path, Config]:
-    """The run folder, new or found again, and its settings."""
-    from .experiments import folder as folders
-    from .experiments.compare import check_methods
-
-    if not command.resume:
-        config = command.config.resolved()
-        check_methods(config)
-        return folders.create(command.out, name, config, command.overwrite), config
-    folder, config = folders.reopen(command.out, name)
-    _refuse_other_settings(command.config, config)
-    check_methods(config)
-    if changed := folders.changed_environment(folder):
-        console.print(
-            f"note: {', '.join(changed)} changed since the run began; the numbers may differ in the last digits"
-        )
-    return folder, config
-
-
-def _train_and_show(command: Compare, folder: Path, config: Config, console: Console) -> None:
-    from .experiments.compare import compare
-    from .experiments.display import result_table
-
-    result = compare(config, folder, command.workers, console)
-    if command.json:
-        print(json.dumps(result, indent=2, ensure_ascii=False))
-        return
-    console.print(result_table(result))
-    console.print(result["verdict"], markup=False, highlight=False)
-    console.print(f"Report: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _refuse_other_settings(given: Config, stored: Config) -> None:
-    """--resume keeps the settings of the folder: one that was typed and differs is a mistake to tell."""
-    for option in fields(Config):
-        value = getattr(given, option.name)
-        same = option.name in ("seeds", "methods") and getattr(given.resolved(), option.name)
-        if value != option.default and getattr(stored, option.name) not in (value, same):
-            flag = "--" + option.name.replace("_", "-")
-            raise ValueError(f"--resume takes the settings of the run folder; drop {flag}, or start a new run")
-
-
-def _console(stream: Any) -> Console:
-    from rich.console import Console
-
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=100, color_system=None)
-
-
-def _on_sigterm(*_: Any) -> None:
-    raise Stopped(143)
-
-
 def _bench(command: Bench) -> None:
     from .bench.command import bench, show
 
-    console = _console(sys.stderr if command.json else sys.stdout)
+    console = console_on(sys.stderr if command.json else sys.stdout)
     if command.show is None:
         bench(command.settings, command.out, console, command.json)
     elif (command.settings, command.out) == (Settings(), Path("bench.json")):
@@ -261,16 +158,17 @@ def _bench(command: Bench) -> None:
 def _data(command: Data) -> None:
     from .experiments.data.command import data
 
-    data(command.name, command.folder, command.source, _console(sys.stdout))
+    data(command.name, command.folder, command.source, console_on(sys.stdout))
 
 
 def _reproduce(request: Reproduce) -> None:
-    signal.signal(signal.SIGTERM, _on_sigterm)
-    try:
-        reproduce(request, _console(sys.stdout))
-    except (KeyboardInterrupt, Stopped) as stop:
-        print("letsam: stopped; the same command goes on", file=sys.stderr)
-        raise Stopped(stop.code if isinstance(stop, Stopped) else 130) from None
+    with stoppable("the same command goes on"):
+        reproduce(request, console_on(sys.stdout))
+
+
+def _measure(request: Measure) -> None:
+    with stoppable("the same command goes on"):
+        measure(request, console_on(sys.stdout))
 
 
 def _list(_: List) -> None:

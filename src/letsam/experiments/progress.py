@@ -1,0 +1,52 @@
+"""How far a queue of work is: a bar with the time left on a terminal, elsewhere a line every ten seconds at most."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Progress:
+    """Of a whole that is counted in any unit."""
+
+    def __init__(self, console: Console, whole: float) -> None:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self.console, self.whole = console, whole or 1.0
+        self._begin = self._spoken = time.monotonic()
+        columns = (BarColumn(40), TextColumn("{task.percentage:3.0f} % {task.description}"))
+        self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=self.whole)
+        self._first: float | None = None
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._bar.stop()
+
+    def tell(self, done: float, text: str, last: bool = False) -> None:
+        """So much is done; the last word on a part of it is always a line."""
+        text += self._left(done)
+        self._bar.update(self._task, completed=done, description=text)
+        if not self.console.is_terminal and (last or time.monotonic() - self._spoken > 10):
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Something worth a line."""
+        self._spoken = time.monotonic()
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, done: float) -> str:
+        """By what was done since the start; what was there before that was not done now."""
+        if self._first is None:
+            self._first = done
+        if done <= self._first:
+            return ""
+        minutes = (time.monotonic() - self._begin) / 60 * (self.whole - done) / (done - self._first)
+        return f", {minutes:.1f} min left"

@@ -1,0 +1,87 @@
+"""Which runs of a recipe a command is about, and where everything lies: what `reproduce` and `measure` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from .recipe import Table, Training
+
+if TYPE_CHECKING:
+    from .data.images import Images
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Runs of a table."""
+
+    table: tyro.conf.Positional[str]
+    """A folder of recipes/, such as cifar10 or label-noise."""
+    rows: tuple[str, ...] = ()
+    """Only these rows."""
+    columns: tuple[str, ...] = ()
+    """Only these columns."""
+    seeds: tuple[int, ...] = ()
+    """Only these seeds."""
+    scale: float = 1.0
+    """Train this share of the epochs; such runs are others, and are labelled."""
+    device: str | None = None
+    """cuda, cuda:1, cpu; default: a GPU if there is one. With several GPUs start the command once for each: they share
+    the work."""
+    data: Path | None = None
+    """Where letsam data stored the sets; default: its own."""
+    recipes: Path = Path("recipes")
+    """Where the recipes are."""
+    results: Path = Path("results")
+    """Where the records are: of finished runs in reproduction/, of measures in measures/."""
+    work: Path = Path("runs")
+    """Where the checkpoints and unfinished measures live, in reproduction/."""
+
+    def check(self, table: Table) -> None:
+        """ValueError with one line if the table has no such rows, columns or seeds."""
+        for name, given, known in (("row", self.rows, table.rows), ("column", self.columns, table.columns)):
+            for value in given:
+                if value not in known:
+                    raise ValueError(f"{table.name} has no {name} {value!r}; choose from {', '.join(known)}")
+        for seed in self.seeds:
+            if seed not in table.seeds:
+                raise ValueError(f"{table.name} has no seed {seed}; choose from {', '.join(map(str, table.seeds))}")
+        Training().scaled(self.scale)
+
+    def wants(self, row: str, column: str, training: Training) -> bool:
+        """Whether a run is among them."""
+        return (
+            (not self.rows or row in self.rows)
+            and (not self.columns or column in self.columns)
+            and (not self.seeds or training.seed in self.seeds)
+        )
+
+    def chosen_device(self) -> str:
+        """The device that was asked for, else a GPU, else the CPU."""
+        import torch
+
+        if self.device is not None:
+            if self.device.startswith("cuda") and not torch.cuda.is_available():
+                raise ValueError(f"--device is {self.device}, and there is no CUDA device; use --device cpu")
+            return self.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def loader(folder: Path | None, device: str) -> Callable[[str, str], Images]:
+    """A function of the set and the split; what it has loaded stays on the device."""
+    from .data.images import load
+
+    loaded: dict[tuple[str, str], Images] = {}
+
+    def get(name: str, split: str) -> Images:
+        if name == "imagenet":
+            raise ValueError("imagenet is read from the disk, which letsam reproduce cannot do yet")
+        if (name, split) not in loaded:
+            loaded[name, split] = load(name, folder, device, split)
+        return loaded[name, split]
+
+    return get

@@ -1,0 +1,41 @@
+"""What the commands share at the terminal: the console, and stopping with a line that says how to go on."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Stopped(BaseException):
+    """The user or the system asked us to stop; `code` is the exit code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+@contextmanager
+def stoppable(how: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end what is inside, with one line that says how to go on."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        yield
+    except (KeyboardInterrupt, Stopped) as stop:
+        print(f"letsam: stopped; {how}", file=sys.stderr)
+        raise Stopped(stop.code if isinstance(stop, Stopped) else 130) from None
+
+
+def console_on(stream: Any) -> Console:
+    """Colours and the real width on a terminal, plain lines of 100 characters elsewhere."""
+    from rich.console import Console
+
+    return Console(file=stream) if stream.isatty() else Console(file=stream, width=100, color_system=None)
+
+
+def _on_sigterm(*_: Any) -> None:
+    raise Stopped(143)
