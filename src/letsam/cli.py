@@ -20,6 +20,7 @@ except ModuleNotFoundError:  # the library itself needs torch alone
 
 from .bench.settings import Settings
 from .experiments.compare_command import Compare, compare
+from .experiments.figures_command import Figures, figures
 from .experiments.measure_command import Measure, measure
 from .experiments.reproduce_command import Reproduce, reproduce
 from .terminal import Stopped, console_on, stoppable
@@ -77,6 +78,7 @@ Command = (
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Measure, tyro.conf.subcommand("measure")]
+    | Annotated[Figures, tyro.conf.subcommand("figures")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Report, tyro.conf.subcommand("report")]
@@ -95,6 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         Data: _data,
         Reproduce: _reproduce,
         Measure: _measure,
+        Figures: lambda request: figures(request, console_on(sys.stdout)),
         List: _list,
         Describe: _describe,
         Report: _report,

@@ -3,6 +3,8 @@
 `recipes/NAME/recipe.toml` has the settings all cells share ([train]), and what each column and each row changes
 (columns first, then rows); `paper.toml` beside it has the published cells, [mean, standard deviation]. A cell and a
 seed make a `Training`, whose identity is a hash of its settings: tables that share a run share its record.
+
+A recipe with `figure = "…"` is a figure: it names rows and columns of other recipes, and so shares all of its runs.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from .models import MODELS
 
 DATA = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits")
 BASES = ("sgd", "adam", "adamw")
+FIGURES = ("generalization-gap", "convergence", "loss-landscape")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
 Settings = dict[str, Any]
 
@@ -115,6 +118,19 @@ class Table:
         return [(r, c, self.cell(r, c, seed)) for seed in self.seeds for c in self.columns for r in self.rows]
 
 
+@dataclass(frozen=True)
+class Figure(Table):
+    """A recipe of a figure: runs of tables, a panel a column."""
+
+    kind: str
+    tables: tuple[Table, ...]
+
+    def cell(self, row: str, column: str, seed: int) -> Training:
+        """The run of that table: column cifar10-resnet18 is resnet18 of cifar10."""
+        table = next(table for table in self.tables if column.startswith(f"{table.name}-"))
+        return table.cell(row, column.removeprefix(f"{table.name}-"), seed)
+
+
 def list_recipes(folder: Path) -> list[str]:
     """The names of the recipes in a folder."""
     return sorted(path.parent.name for path in folder.glob("*/recipe.toml"))
@@ -128,10 +144,10 @@ def load_recipe(folder: Path, name: str) -> Table:
     if name not in known:
         raise ValueError(f"no recipe is called {name!r}; {_hint(name, known)}")
     read = _toml(folder / name / "recipe.toml")
+    if "figure" in read:
+        return _figure(folder, name, read)
     _only(f"{name}/recipe.toml", read, ("title", "source", "seeds", "train", "columns", "rows"))
-    for key in ("title", "source", "seeds", "columns", "rows"):
-        if key not in read:
-            raise ValueError(f"{name}/recipe.toml has no {key}")
+    _all(name, read, ("title", "source", "seeds", "columns", "rows"))
     rest = read["columns"], read["rows"], _published(folder / name / "paper.toml", read)
     table = Table(name, read["title"], read["source"], tuple(read["seeds"]), read.get("train", {}), *rest)
     table.runs()
@@ -141,6 +157,23 @@ def load_recipe(folder: Path, name: str) -> Table:
 def load_choices(folder: Path) -> list[dict[str, str]]:
     """What the paper leaves open, and what the recipes do."""
     return _toml(folder / "choices.toml").get("choice", [])
+
+
+def _figure(folder: Path, name: str, read: Settings) -> Figure:
+    keys = ("title", "source", "seeds", "figure", "tables", "columns", "rows")
+    _only(f"{name}/recipe.toml", read, keys)
+    _all(name, read, keys)
+    _one_of(f"{name}/recipe.toml: figure", read["figure"], FIGURES)
+    tables = tuple(load_recipe(folder, table) for table in read["tables"])
+    for table in tables:
+        for what, known in (("rows", table.rows), ("columns", table.columns), ("seeds", table.seeds)):
+            for value in read[what]:
+                if value not in known:
+                    raise ValueError(f"{name}/recipe.toml: {table.name} has no {value!r} in its {what}")
+    columns: dict[str, Settings] = {f"{table.name}-{column}": {} for table in tables for column in read["columns"]}
+    rows: dict[str, Settings] = {row: {} for row in read["rows"]}
+    facts = name, read["title"], read["source"], tuple(read["seeds"])
+    return Figure(*facts, {}, columns, rows, {}, read["figure"], tables)
 
 
 def _published(path: Path, recipe: Settings) -> dict[tuple[str, str], tuple[float, float]]:
@@ -175,6 +208,12 @@ def _only(where: str, settings: Settings, known: tuple[str, ...]) -> None:
     for key in settings:
         if key not in known:
             raise ValueError(f"{where}: no setting is called {key!r}; {_hint(key, list(known))}")
+
+
+def _all(name: str, read: Settings, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if key not in read:
+            raise ValueError(f"{name}/recipe.toml has no {key}")
 
 
 def _one_of(name: str, value: str, choices: Any) -> None:

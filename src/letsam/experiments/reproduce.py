@@ -43,12 +43,12 @@ class Cell:
         return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
 
 
-def records(folder: Path) -> dict[str, Record]:
-    """The records of finished runs, by identity."""
+def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
+    """The records of a kind, by the identity of their run: of finished runs, or of measures of them."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         record = read_json(path)
-        if isinstance(record, dict) and record.get("kind") == KIND:
+        if isinstance(record, dict) and record.get("kind") == kind:
             found[record["identity"]] = record
     return found
 

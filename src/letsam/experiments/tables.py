@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
-from .recipe import load_choices, load_recipe
+from .found import find
+from .measures import KIND as MEASURE
+from .recipe import Table, load_choices, load_recipe
 from .reproduce import Cell, cells, records
 
 Rows = list[list[str]]
+Short = dict[tuple[str, str], str]
+MEASURES = {"m-sharpness": "m_sharpness", "top eigenvalue": "top_eigenvalue", "trace": "trace"}
 
 
 def reproduction(recipes: Path, results: Path, name: str) -> Rows:
     """Rows and columns of a recipe: ours with the number of runs, the paper's, and the difference."""
     table = load_recipe(recipes, name)
-    found = {(cell.row, cell.column): _text(cell) for cell in cells(table, records(results))}
+    short = shortened(table, results)
+    found = {(c.row, c.column): _text(c, short.get((c.row, c.column), "")) for c in cells(table, records(results))}
     body = [[row, *(found[row, column] for column in table.columns)] for row in table.rows]
     return [["", *table.columns], *body]
 
@@ -25,15 +31,39 @@ def headline(recipes: Path, results: Path, name: str) -> str:
     return f"{table.title} ({table.source}). Runs: {sum(run in have for run in runs)} of {len(runs)}."
 
 
+def shortened(table: Table, results: Path) -> Short:
+    """93.10 (1), 20 of 200 epochs: the cells that have shortened runs and no others."""
+    found = {}
+    for cell in find(table, records(results)):
+        if cell.shortened:
+            ours = tuple(100 * record["result"]["test_accuracy"] for record in cell.records)
+            found[cell.row, cell.column] = f"{Cell(cell.row, cell.column, ours, None).text}{cell.shortened}"
+    return found
+
+
+def flatness(table: Table, measures: Path) -> Rows:
+    """What was measured at the last weights: a mean over the seeds that there are; only a heading if nothing was."""
+    rows = [["run", *MEASURES, "seeds"]]
+    for cell in find(table, records(measures, MEASURE)):
+        means = [_mean([record["values"][key] for record in cell.records]) for key in MEASURES.values()]
+        rows.append([f"{cell.column}, {cell.label}", *means, str(len(cell.records))])
+    return rows
+
+
 def choices(recipes: Path) -> Rows:
     """What the paper leaves open, and what we do."""
     rows = [[c["value"], c["paper"], c["ours"], c["reason"]] for c in load_choices(recipes)]
     return [["what", "in the paper", "here", "because"], *rows]
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: Cell, shortened: str) -> str:
     """**96.48 (1)**, paper 96.52 ± 0.12, −0.04"""
     paper = "" if cell.published is None else f"paper {cell.published[0]:.2f} ± {cell.published[1]:.2f}"
     if not cell.ours:
-        return paper or "not run"
+        return "; ".join(part for part in (shortened, paper) if part) or "not run"
     return ", ".join(part for part in (f"**{cell.text}**", paper, cell.difference if paper else "") if part)
+
+
+def _mean(values: list[float | None]) -> str:
+    numbers = [value for value in values if value is not None]
+    return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else "not finite"

@@ -18,6 +18,7 @@ from .landscape import Surface
 
 Series = Sequence[float | None]
 Seeds = Sequence[Series]
+Places = Mapping[str, Sequence[int]]
 
 # Okabe and Ito (2008): told apart by the colour-blind too; solid lines first, then dashed ones.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -79,9 +80,17 @@ def profiles(
 
 
 def generalisation_gap(
-    train: Mapping[str, Seeds], test: Mapping[str, Seeds], path: str | Path, *, xlabel: str = "epoch"
+    train: Mapping[str, Seeds],
+    test: Mapping[str, Seeds],
+    path: str | Path,
+    *,
+    xlabel: str = "epoch",
+    places: Places | None = None,
 ) -> list[Path]:
-    """L_test − L_train by epoch, for each method and seed; the scale is linear, as a gap may be negative."""
+    """L_test − L_train by epoch, for each method and seed; the scale is linear, as a gap may be negative.
+
+    places: the epochs of each method at which there are test losses, if that is not every one.
+    """
     gaps = {
         name: [
             [_number(b) - _number(a) for a, b in zip(x, y, strict=True)]
@@ -89,7 +98,7 @@ def generalisation_gap(
         ]
         for name in train
     }
-    return curves(gaps, path, xlabel=xlabel, ylabel="test loss − training loss", zero=True)
+    return curves(gaps, path, xlabel=xlabel, ylabel="test loss − training loss", zero=True, places=places)
 
 
 def convergence(losses: Mapping[str, Seeds], path: str | Path, *, xlabel: str = "epoch") -> list[Path]:
@@ -110,18 +119,19 @@ def curves(
     ylabel: str,
     log: bool = False,
     zero: bool = False,
+    places: Places | None = None,
 ) -> list[Path]:
-    """A line and a band for every method, against 1, 2, 3, …; a seed that has no number there makes a gap."""
+    """A line and a band for every method, against its places or 1, 2, 3, …; a seed without a number makes a gap."""
     figure = _figure()
     axes = figure.add_subplot()
     if zero:
         axes.axhline(0, color="#888888", linewidth=0.8)
     for i, (name, seeds) in enumerate(methods.items()):
         columns = [[_number(x) for x in column] for column in zip_longest(*seeds)]
-        places = range(1, len(columns) + 1)
-        axes.plot(places, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name)
+        x = places[name] if places else range(1, len(columns) + 1)
+        axes.plot(x, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name)
         if len(seeds) > 1:
-            axes.fill_between(places, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
+            axes.fill_between(x, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
     return _finish(figure, axes, path, xlabel, ylabel, log)
 
 

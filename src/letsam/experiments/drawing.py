@@ -1,0 +1,108 @@
+"""Which figures can be drawn from the records of a recipe, and how; a panel a column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ..measure import Surface, figures
+from .found import Found, find
+from .measures import KIND as MEASURE
+from .recipe import Figure, Table
+from .reproduce import records
+
+LEARNED = ("lets-", "auto-")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that can be drawn: file name without its ending, what it shows, whether it has coloured areas."""
+
+    name: str
+    caption: str
+    draw: Callable[[Path], list[Path]]
+    area: bool = False
+
+
+def drawings(table: Table, results: Path) -> list[Drawing]:
+    """All figures of a recipe that there are records for: that of a figure, the learned radii of a table."""
+    runs = find(table, records(results / "reproduction"))
+    if not isinstance(table, Figure):
+        learned = [cell for cell in runs if cell.training.method.startswith(LEARNED)]
+        return _panels(table, learned, "radius", "radius by epoch", _radii)
+    if table.kind == "loss-landscape":
+        measured = find(table, records(results / "measures", MEASURE))
+        flat = _panels(table, measured, "surface", "training loss along two random directions", _surfaces, area=True)
+        return [*flat, *_panels(table, measured, "profile", "training loss along one random direction", _profiles)]
+    draw = {"convergence": _losses, "generalization-gap": _gaps}[table.kind]
+    return _panels(table, runs, "", table.title[0].lower() + table.title[1:], draw)
+
+
+def lacking(table: Figure, results: Path) -> str:
+    """One line on what a figure has not, empty if it has everything."""
+    measures = table.kind == "loss-landscape"
+    folder, kind = ("measures", MEASURE) if measures else ("reproduction", "letsam run")
+    have = records(results / folder, kind)
+    runs = [run for _, _, run in table.runs()]
+    missing = sum(run.identity not in have for run in runs)
+    what = "measures" if measures else "full-length runs"
+    return f"{missing} of {len(runs)} {what} are missing." if missing else ""
+
+
+def _panels(
+    table: Table,
+    cells: list[Found],
+    name: str,
+    caption: str,
+    draw: Callable[[list[Found], Path], list[Path]],
+    area: bool = False,
+) -> list[Drawing]:
+    panels = []
+    for column in table.columns:
+        if here := [cell for cell in cells if cell.column == column]:
+            file = "-".join(part for part in (table.name, column, name) if part)
+            short = "; some runs are shortened" if any(cell.shortened for cell in here) else ""
+            panels.append(Drawing(file, f"{column}: {caption}{short}", partial(draw, here), area))
+    return panels
+
+
+def _series(cell: Found, key: str) -> list[list[float | None]]:
+    return [[row[key] for row in record["rows"]] for record in cell.records]
+
+
+def _losses(cells: list[Found], path: Path) -> list[Path]:
+    return figures.convergence({cell.label: _series(cell, "train_loss") for cell in cells}, path)
+
+
+def _radii(cells: list[Found], path: Path) -> list[Path]:
+    return figures.radius_paths({cell.label: _series(cell, "rho") for cell in cells}, path)
+
+
+def _gaps(cells: list[Found], path: Path) -> list[Path]:
+    """At the epochs that were tested, which have an accuracy: a loss that is not finite is a gap, not an epoch less."""
+    places, train, test = {}, {}, {}
+    for cell in cells:
+        tested = [[row for row in record["rows"] if row["test_accuracy"] is not None] for record in cell.records]
+        places[cell.label] = [row["epoch"] for row in tested[0]]
+        train[cell.label], test[cell.label] = (
+            [[row[key] for row in rows] for rows in tested] for key in ("train_loss", "test_loss")
+        )
+    return figures.generalisation_gap(train, test, path, places=places)
+
+
+def _surfaces(cells: list[Found], path: Path) -> list[Path]:
+    return figures.landscapes(_measured(cells, "surface"), path)
+
+
+def _profiles(cells: list[Found], path: Path) -> list[Path]:
+    return figures.profiles(_measured(cells, "profile"), path)
+
+
+def _measured(cells: list[Found], name: str) -> dict[str, Surface]:
+    """The landscape of the first seed of each cell; ValueError if they were not measured alike."""
+    if any(cell.records[0]["settings"] != cells[0].records[0]["settings"] for cell in cells):
+        raise ValueError("measures of one figure have different settings; delete some of results/measures and repeat")
+    found = {cell.label: cell.records[0]["values"][name] for cell in cells}
+    return {label: Surface(value["axes"], {"training loss": value["values"]}) for label, value in found.items()}

@@ -1,0 +1,55 @@
+"""`letsam figures`: every figure that the records have, and one page with tables and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from .recipe import Figure, list_recipes, load_recipe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Draw the figures of the records, and one page of tables and figures that needs no network."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Folders of recipes/; default: all."""
+    out: Path = Path("docs/images/reproduction")
+    """Where the PNGs and SVGs go."""
+    page: Path = Path("runs/reproduction/report.html")
+    """The page to write."""
+    recipes: Path = Path("recipes")
+    """Where the recipes are."""
+    results: Path = Path("results")
+    """Where the records are: of finished runs in reproduction/, of measures in measures/."""
+
+
+def figures(request: Figures, console: Console) -> None:
+    """Draw what can be drawn, say what is missing, write the page."""
+    from ..report.reproduction import Section, write_page
+    from .drawing import drawings, lacking
+
+    names = request.names or tuple(list_recipes(request.recipes))
+    tables = [load_recipe(request.recipes, name) for name in names or ("",)]  # without any, it says what is wrong
+    sections = []
+    for table in tables:
+        found = drawings(table, request.results)
+        for drawing in found:
+            drawing.draw(request.out / drawing.name)
+            _say(console, f"{request.out / drawing.name}.png, .svg: {drawing.caption}")
+        missing = lacking(table, request.results) if isinstance(table, Figure) else ""
+        if missing:
+            _say(console, f"{table.name}: {missing}")
+        sections.append(Section(table, found, missing))
+    write_page(request.page, sections, request.results, request.out)
+    _say(console, f"Page: {request.page}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
