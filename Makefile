@@ -17,6 +17,7 @@ check: $(READY)           ## lint, format, types
 	$(BIN)/mypy
 
 docs: $(READY)            ## tables, method facts and charts, from the registry and the records
+	$(BIN)/letsam figures
 	$(BIN)/python docs/generate.py
 	$(BIN)/python benchmarks/charts.py results/bench docs/images
 

@@ -17,7 +17,8 @@ import letsam
 from letsam.bench.record import title
 from letsam.bench.rows import milliseconds
 from letsam.experiments import tables
-from letsam.experiments.recipe import list_recipes
+from letsam.experiments.drawing import drawings
+from letsam.experiments.recipe import Figure, list_recipes, load_recipe
 from letsam.methods import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -275,9 +276,16 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
 
 
 def paper_table(name: str) -> str:
-    """A table of the paper with our cells."""
-    where = RECIPES, RESULTS / "reproduction", name
-    return f"### {name}\n{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
+    """A table or figure of the paper: our cells or measures, and the figures that `letsam figures` draws."""
+    recipe, where = load_recipe(RECIPES, name), (RECIPES, RESULTS / "reproduction", name)
+    parts = [f"### {name}\n{tables.headline(*where)}"]
+    if not isinstance(recipe, Figure):
+        parts.append(table(tables.reproduction(*where)))
+    elif recipe.kind == "loss-landscape":
+        measured = tables.flatness(recipe, RESULTS / "measures")
+        parts += [table(measured)] if len(measured) > 1 else ["Not measured yet."]
+    parts += [f"![{d.caption}](images/reproduction/{d.name}.png)" for d in drawings(recipe, RESULTS)]
+    return "\n\n".join(parts)
 
 
 def generated() -> dict[Path, str]:

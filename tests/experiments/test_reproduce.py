@@ -15,7 +15,7 @@ from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.data.images import Images
 from letsam.experiments.loop import Run
-from letsam.experiments.recipe import list_recipes, load_recipe
+from letsam.experiments.recipe import Figure, list_recipes, load_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
@@ -44,6 +44,8 @@ def tiny_cells():
     """Every row in the smallest column, every column with the first row that perturbs."""
     for name in list_recipes(FOLDER):
         table = load_recipe(FOLDER, name)
+        if isinstance(table, Figure):  # its cells are those of tables
+            continue
         small = next(column for column in SMALL if column in table.columns)
         one = "sam" if "sam" in table.rows else next(iter(table.rows))
         pairs = [(row, small) for row in table.rows] + [(one, column) for column in table.columns if column != small]

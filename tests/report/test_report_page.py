@@ -134,8 +134,8 @@ def test_a_browser_draws_the_curves_without_complaint(tmp_path: Path) -> None:
     assert hidden == {"test_accuracy": 4, "train_loss": 4, "gap": 4, "rho": 4}  # two methods: band and mean
 
 
-def browse(file: Path, home: Path) -> tuple[str, str]:
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+def browse(file: Path, home: Path, *more: str) -> tuple[str, str]:
+    flags = [*more, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
     flags += ["--disable-component-update", "--virtual-time-budget=5000", "--enable-logging=stderr", "--dump-dom"]
     arguments = [str(CHROMIUM), *flags, f"--user-data-dir={home / 'profile'}", file.as_uri()]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)

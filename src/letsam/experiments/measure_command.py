@@ -86,7 +86,8 @@ def _measure_run(
         try:
             with locked(place):
                 tell = partial(_tell, progress, before, settings.passes, run)
-                write_json(path, measured(record, run, train, settings, place, device, command, tell))
+                if not path.exists():  # another process may have finished it while we looked
+                    write_json(path, measured(record, run, train, settings, place, device, command, tell))
                 progress.tell(before + settings.passes, f"{run}: measured", last=True)
         except Busy:
             progress.say(f"{run}: another process is at it")
