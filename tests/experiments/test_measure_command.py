@@ -129,7 +129,7 @@ def test_a_killed_measure_goes_on_to_the_same_numbers(place, tmp_path):
     shutil.copytree(place / "runs", tmp_path / "whole")
     process = subprocess.Popen([*COMMAND, *arguments], env=ENVIRONMENT, stdout=subprocess.PIPE)
     deadline = time.monotonic() + 90
-    while not (rows := sorted(place.glob("runs/reproduction/*/surface*/row-*.json"))):
+    while not (rows := sorted(place.glob("runs/reproduction/*/measure-*/surface*/row-*.json"))):
         assert process.poll() is None, "it ended by itself"
         assert time.monotonic() < deadline
         time.sleep(0.01)

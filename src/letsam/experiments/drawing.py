@@ -11,6 +11,7 @@ from ..measure import Surface, figures
 from .found import Found, find
 from .measures import KIND as MEASURE
 from .recipe import Figure, Table
+from .reproduce import KIND as RUN
 from .reproduce import records
 
 LEARNED = ("lets-", "auto-")
@@ -43,7 +44,7 @@ def drawings(table: Table, results: Path) -> list[Drawing]:
 def lacking(table: Figure, results: Path) -> str:
     """One line on what a figure has not, empty if it has everything."""
     measures = table.kind == "loss-landscape"
-    folder, kind = ("measures", MEASURE) if measures else ("reproduction", "letsam run")
+    folder, kind = ("measures", MEASURE) if measures else ("reproduction", RUN)
     have = records(results / folder, kind)
     runs = [run for _, _, run in table.runs()]
     missing = sum(run.identity not in have for run in runs)

@@ -104,7 +104,9 @@ def measured(
     def objective(n: int, size: int) -> measure.Objective:
         return measure.Objective(model, loss_fn, Batches(images, n, size))
 
-    landscapes = _landscapes(model, objective(settings.images, BATCH), settings, place, tell)
+    # A run that is trained again, or measured on another kind of device, has other rows.
+    rows = place / f"measure-{torch.device(device).type}-{record['weights']}"
+    landscapes = _landscapes(model, objective(settings.images, BATCH), settings, rows, tell)
     with _whole_float32():
         sharpness = measure.m_sharpness(objective(settings.images, settings.m), settings.rho)
         curvature = _curvature(objective(settings.hessian_images, settings.m), settings)

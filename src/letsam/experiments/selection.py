@@ -28,7 +28,7 @@ class Selection:
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
     scale: float = 1.0
-    """Train this share of the epochs; such runs are others, and are labelled."""
+    """Runs of this share of the epochs; they are other runs, and are labelled."""
     device: str | None = None
     """cuda, cuda:1, cpu; default: a GPU if there is one. With several GPUs start the command once for each: they share
     the work."""
@@ -79,7 +79,7 @@ def loader(folder: Path | None, device: str) -> Callable[[str, str], Images]:
 
     def get(name: str, split: str) -> Images:
         if name == "imagenet":
-            raise ValueError("imagenet is read from the disk, which letsam reproduce cannot do yet")
+            raise ValueError("imagenet is read from the disk, which recipes cannot do yet")
         if (name, split) not in loaded:
             loaded[name, split] = load(name, folder, device, split)
         return loaded[name, split]
