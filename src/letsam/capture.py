@@ -31,6 +31,8 @@ Outputs = tuple[Tensor | None, ...]
 Pass = Callable[..., Outputs]
 RARE = 1 / 20
 MANY = 100
+FEW, OFTEN = 4, 5
+"""A step has at most four passes, so what comes five times comes in several steps."""
 
 
 class CaptureError(RuntimeError):
@@ -41,7 +43,9 @@ class Graphs:
     """The graphs of a model, by the kind of pass.
 
     A kind is captured when it comes the second time, if at least one pass in twenty is of that kind: the last batch of
-    an epoch, which is shorter, runs eagerly. If a parameter or buffer moves to other memory, all graphs are dropped.
+    an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a loss
+    function that is made anew in every step is never worth a graph. If a parameter or buffer moves to other memory, all
+    graphs are dropped.
     """
 
     def __init__(self) -> None:
@@ -51,7 +55,7 @@ class Graphs:
         self._parts: _Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
         self._seen: Counter[Hashable] = Counter()
-        self._passes = 0
+        self._passes = self._eager = 0
 
     def __reduce__(self) -> Any:
         return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
@@ -65,12 +69,13 @@ class Graphs:
             self._parts = _Parts(model)
             self._graphs.clear()
             self._seen.clear()
-            self._passes = 0
+            self._passes = self._eager = 0
         kind = (kind, self._parts.flags(model), _signature(arguments))
         self._passes += 1
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
         if self._is_rare(kind):
+            self._tell()
             return eager(*arguments)
         begin = time.perf_counter()
         graph = self._graphs[kind] = Graph(captured, arguments, model, self.pool)
@@ -79,17 +84,22 @@ class Graphs:
         return graph.replay(arguments)
 
     def _is_rare(self, kind: Hashable) -> bool:
-        """Counts a kind that has no graph; says so once if none ever gets one."""
+        """Counts a kind that has no graph."""
         self._seen[kind] += 1
         if len(self._seen) > MANY:
             self._seen = Counter({k: n for k, n in self._seen.items() if n > 1 or k == kind})
-        if self._passes == MANY and not self._graphs:
+        return self._seen[kind] < max(2 if len(self._graphs) < FEW else OFTEN, RARE * self._passes)
+
+    def _tell(self) -> None:
+        """Says once that most passes are not replayed."""
+        self._eager += 1
+        if self._eager == MANY and self._passes < 2 * MANY:
             log.warning(
-                "nothing was captured in %d passes: no two were of one kind; make the loss function once, before the "
+                "%d of %d passes were not captured: too few were of one kind; make the loss function once, before the "
                 "loop, and batches of one shape",
-                MANY,
+                self._eager,
+                self._passes,
             )
-        return self._seen[kind] == 1 or self._seen[kind] < RARE * self._passes
 
 
 def graphs_of(model: nn.Module) -> Graphs:
