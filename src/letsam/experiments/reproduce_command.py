@@ -106,18 +106,15 @@ def _device(request: Reproduce) -> str:
 
 
 def _maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
-    """Makes runs; the images of a set are loaded once."""
-    from .data.images import Images, load
+    """Makes runs; the images of a set, or their index, are loaded once."""
     from .loop import Run
+    from .source import ImageSet, load
 
-    loaded: dict[str, tuple[Images, Images]] = {}
+    loaded: dict[str, tuple[ImageSet, ImageSet]] = {}
 
     def make(training: Training) -> Run:
         if training.data not in loaded:
-            if training.data == "imagenet":
-                raise ValueError("imagenet is read from the disk, which letsam reproduce cannot do yet")
-            train, test = (load(training.data, request.data, device, split) for split in ("train", "test"))
-            loaded[training.data] = train, test
+            loaded[training.data] = load(training.data, request.data, device)
         return Run(training, *loaded[training.data], device)
 
     return make
