@@ -16,9 +16,10 @@ import torch
 import letsam
 from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
 from letsam.experiments.data.images import load
-from letsam.experiments.loop import Run, parts, train_run
+from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
 from letsam.experiments.recipe import Training
+from letsam.experiments.source import parts
 
 TINY = Training(
     data="digits",
@@ -85,11 +86,11 @@ def test_a_batch_is_a_function_of_seed_and_step():
     one, two = make(), make()
     two.epoch()  # draws do not depend on what was drawn before
     for epoch, i in ((1, 3), (0, 4)):
-        for a, b in zip(one._batch(one.train, epoch, i, 0), two._batch(two.train, epoch, i, 0), strict=True):
+        for a, b in zip(one.source.batch(epoch, i, 0), two.source.batch(epoch, i, 0), strict=True):
             assert torch.equal(a, b)
-    seen = torch.cat([one._batch(one.train, 0, i, 0)[1] for i in range(one.steps)])
-    assert torch.equal(seen.sort().values, one.train.labels.sort().values)
-    assert not torch.equal(one._batch(one.train, 0, 0, 0)[0], one._batch(one.train, 0, 0, 1)[0])
+    seen = torch.cat([one.source.batch(0, i, 0)[1] for i in range(one.steps)])
+    assert torch.equal(seen.sort().values, parts(TINY, load("digits"))[0].labels.sort().values)
+    assert not torch.equal(one.source.batch(0, 0, 0)[0], one.source.batch(0, 0, 1)[0])
 
 
 def test_parts():

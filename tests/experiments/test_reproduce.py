@@ -2,9 +2,11 @@
 
 import json
 import math
+import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import torch
 from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.data.images import Images
+from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
 
@@ -103,6 +106,21 @@ def test_two_processes_share_the_work(place):
     assert [process.returncode for process in both] == [0, 0]
     assert len(list((place / "results" / "reproduction").glob("*.json"))) == 4
     assert sum(text.count("epoch 2/2") for text in out) == 4  # no run was made twice
+
+
+def test_a_forked_process_does_not_keep_the_lock(tmp_path):
+    context = multiprocessing.get_context("fork")
+    alive = context.Event()
+    with locked(tmp_path):
+        child = context.Process(target=lambda: (alive.set(), time.sleep(60)))
+        child.start()
+        assert alive.wait(60)
+    try:
+        with locked(tmp_path):
+            assert child.is_alive()
+    finally:
+        child.kill()
+        child.join()
 
 
 def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):

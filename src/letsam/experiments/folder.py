@@ -102,6 +102,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.register_at_fork(after_in_child=file.close)  # or forked workers would hold it after our end
         except BlockingIOError:
             raise Busy(f"another letsam process is at work in {folder}") from None
         yield

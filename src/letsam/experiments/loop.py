@@ -1,4 +1,4 @@
-"""One training run on images: any method, any base optimizer; the data lives on the device, the passes are captured.
+"""One training run on images: any method, any base optimizer, images in memory or on the disk, captured passes.
 
 Batches, augmentation and label noise are functions of the seed and the step, so that a checkpoint holds the weights,
 the optimizer, the random state of dropout and the rows so far, and a resumed run is the run that never stopped.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,13 @@ from torch.nn.functional import cross_entropy
 import letsam
 
 from . import models
+from .average import Average
 from .checkpoint import load_checkpoint, save_checkpoint
-from .data.augment import augment, normalise
-from .data.images import Images
-from .data.noise import symmetric_noise
-from .data.sampler import batches, perm
 from .recipe import Training
 from .record import Row
 from .schedule import factor
+from .source import TRAINING, VALIDATION, Batch, ImageSet, source_of
 
-HELD_OUT = 0.1
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
 Tell = Callable[[Row], None]
@@ -37,18 +35,17 @@ Tell = Callable[[Row], None]
 class Run:
     """Everything that changes during one run, and how it goes through an epoch."""
 
-    def __init__(self, training: Training, train: Images, test: Images, device: str) -> None:
+    def __init__(self, training: Training, train: ImageSet, test: ImageSet, device: str) -> None:
         self.training, self.device = training, torch.device(device)
-        self.test = test
-        self.train, self.validation = parts(training, train)
+        self.source = source_of(training, train, test, self.device)
         torch.manual_seed(training.seed)
         self.model = models.create(training.model, train.classes).to(self.device)
         if self._on_gpu:
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.steps = batches(min(training.batch, len(self.train)), len(self.train))
+        self.average = Average(self.model, training.ema) if training.ema else None
+        self.steps = self.source.steps
         self.opt = optimizer(training, self.model, self.steps * training.epochs)
         self.rows: list[Row] = []
-        self._orders: dict[int, tuple[int, Tensor]] = {}
         mean = partial(cross_entropy, label_smoothing=training.label_smoothing)
         self._loss_fn = partial(mean, reduction="none") if self.opt.keep < 1 else mean
 
@@ -72,6 +69,7 @@ class Run:
         return {
             "identity": self.training.identity,
             "model": dict(self.model.state_dict()),
+            "average": None if self.average is None else self.average.state,
             "optimizer": self.opt.state_dict(),
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
@@ -83,6 +81,8 @@ class Run:
         if state["identity"] != self.training.identity:
             raise ValueError("the checkpoint belongs to other settings; start the run in another folder")
         self.model.load_state_dict(state["model"])
+        if self.average is not None:
+            self.average.load(state["average"])
         self.opt.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
         if state["device_rng"] is not None:
@@ -94,28 +94,17 @@ class Run:
         share = factor(self.training.schedule, t, self.steps * self.training.epochs, self.training.warmup)
         for group in self.opt.param_groups:
             group["lr"] = self.training.lr * share
-        val_closure = self._closure(self.validation, epoch, i, stream=1) if self.opt.needs_validation else None
-        return self.opt.step(self._closure(self.train, epoch, i, stream=0), val_closure)
+        val_closure = self._closure(self.source.batch(epoch, i, VALIDATION)) if self.opt.needs_validation else None
+        loss = self.opt.step(self._closure(self.source.batch(epoch, i, TRAINING)), val_closure)
+        if self.average is not None:
+            self.average.update()
+        return loss
 
-    def _closure(self, images: Images, epoch: int, i: int, stream: int) -> letsam.closures.Closure:
-        batch, compiled = self._batch(images, epoch, i, stream), self._on_gpu and self.training.compile
+    def _closure(self, batch: Batch) -> letsam.closures.Closure:
+        compiled = self._on_gpu and self.training.compile
         return letsam.closure(
             self.model, self._loss_fn, batch, autocast=self._dtype, capture=self._on_gpu, compile=compiled
         )
-
-    def _batch(self, images: Images, epoch: int, i: int, stream: int) -> tuple[Tensor, Tensor]:
-        """Batch i of an epoch, augmented; stream 1, that of validation batches, is an order of its own."""
-        seed, size = 2 * self.training.seed + stream, min(self.training.batch, len(images))
-        if self._orders.get(stream, (None,))[0] != epoch:
-            # The whole order of an epoch at once: to fetch a batch's would make the host wait at every step.
-            self._orders[stream] = epoch, perm(seed, epoch, len(images), self.device)
-        first = i % batches(size, len(images)) * size
-        chosen = self._orders[stream][1][first : first + size]
-        x, y = images.images[chosen], images.labels[chosen]
-        if not self.training.augment:
-            return normalise(x, images, channels_last=self._on_gpu), y
-        generator = torch.Generator(self.device).manual_seed((seed * 1_000_003 + epoch * self.steps + i) % 2**63)
-        return augment(x, images, generator, channels_last=self._on_gpu), y
 
     @property
     def _on_gpu(self) -> bool:
@@ -138,37 +127,28 @@ class Run:
             "skipped": int(self.opt.param_groups[0]["sam_skipped"]),
         }
         if epoch % every == 0 or epoch == self.training.epochs:
-            row["test_loss"], row["test_accuracy"] = self.evaluate(self.test)
+            row["test_loss"], row["test_accuracy"] = self.evaluate()
         return row
 
     @torch.no_grad()
-    def evaluate(self, images: Images, batch: int = 1000) -> tuple[float, float]:
-        """Mean loss and accuracy, with the running statistics and without augmentation."""
+    def evaluate(self) -> tuple[float, float]:
+        """Mean loss and accuracy on the test images, with the running statistics; of the average, if there is one."""
         self.model.eval()
         loss, right = (torch.zeros((), device=self.device, dtype=torch.float64) for _ in range(2))
-        for start in range(0, len(images.labels), batch):
-            part = slice(start, start + batch)
-            y = images.labels[part]
-            with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
-                outputs = self.model(normalise(images.images[part], images)).float()
-            loss += cross_entropy(outputs, y, reduction="sum")
-            right += (outputs.argmax(1) == y).sum()
-        return float(loss) / len(images.labels), float(right) / len(images.labels)
+        count = 0
+        outputs_of = self.model if self.average is None else self.average
+        with closing(self.source.test()) as batches:
+            for x, y in batches:
+                with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
+                    outputs = outputs_of(x).float()
+                loss += cross_entropy(outputs, y, reduction="sum")
+                right += (outputs.argmax(1) == y).sum()
+                count += len(y)
+        return float(loss) / count, float(right) / count
 
-
-def parts(training: Training, train: Images) -> tuple[Images, Images]:
-    """(training images, validation images): the same ones, as in the paper, or a part that is held out."""
-    n = len(train.labels)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
-    chosen = order[: training.images].sort().values if training.images else torch.arange(n)
-    images = train.subset(chosen)
-    if training.noise:
-        images = images.with_labels(symmetric_noise(images.labels, images.classes, training.noise, training.seed))
-    if training.validation == "training":
-        return images, images
-    held = round(HELD_OUT * len(images))
-    mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
-    return images.subset(mixed[held:].sort().values), images.subset(mixed[:held].sort().values)
+    def close(self) -> None:
+        """End the processes that read images, if there are any."""
+        self.source.close()
 
 
 def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
@@ -199,6 +179,14 @@ def train_run(
         except (ValueError, RuntimeError, KeyError) as error:  # whatever is wrong with the file, the run can start anew
             say(f"{run.training}: starts anew: {' '.join(str(error).split())[:200]}")
             run = make()
+    try:
+        _to_the_end(run, checkpoint, tell, every)
+    finally:
+        run.close()
+    return run
+
+
+def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
     saved = time.monotonic()
     while len(run.rows) < run.training.epochs:
         row = run.epoch()
@@ -206,4 +194,3 @@ def train_run(
             save_checkpoint(checkpoint, run.state_dict())
             saved = time.monotonic()
         tell(row)
-    return run

@@ -14,9 +14,9 @@ from .selection import Selection, loader
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .data.images import Images
     from .measures import Settings
     from .reproduce import Record
+    from .source import ImageSet
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def measure(request: Measure, console: Console) -> None:
         for i, (row, column, run) in enumerate(queue):
             where = request, progress, i * settings.passes
             command = request.command(row, column, run)
-            _measure_run(*where, done[run.identity], run, images(run.data, "train"), settings, device, command)
+            _measure_run(*where, done[run.identity], run, images(run.data)[0], settings, device, command)
 
 
 def _measure_run(
@@ -64,7 +64,7 @@ def _measure_run(
     before: int,
     record: Record,
     run: Training,
-    train: Images,
+    train: ImageSet,
     settings: Settings,
     device: str,
     command: str,

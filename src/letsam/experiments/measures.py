@@ -24,10 +24,10 @@ from . import models
 from .checkpoint import load_checkpoint
 from .data.augment import normalise
 from .data.images import Images
-from .loop import parts
 from .recipe import Training
 from .record import environment
 from .reproduce import Record, device_name
+from .source import ImageSet, parts
 
 KIND = "letsam measure"
 FORMAT = 1
@@ -84,7 +84,7 @@ class Batches:
 def measured(
     record: Record,
     training: Training,
-    train: Images,
+    train: ImageSet,
     settings: Settings,
     place: Path,
     device: str,
@@ -98,6 +98,8 @@ def measured(
     """
     begin = time.perf_counter()
     model = _trained(place / f"{training.identity}.safetensors", record, train.classes, device)
+    if not isinstance(train, Images):
+        raise ValueError(f"{training.data} is read from the disk, and measures want their images in memory")
     images, _ = parts(training, train)
     loss_fn = partial(cross_entropy, label_smoothing=training.label_smoothing)
 

@@ -51,7 +51,8 @@ class Training:
     """Steps in which the learning rate rises to its value."""
     label_smoothing: float = 0.0
     ema: float = 0.0
-    """The share of the old average that an exponential moving average of the weights keeps at a step; 0: none."""
+    """The share of the old average that an exponential moving average of the weights keeps at a step; 0: none. Where
+    there is one, it is what is tested."""
     noise: float = 0.0
     """The share of wrong training labels."""
     validation: str = "training"

@@ -56,11 +56,11 @@ def reproduce(request: Reproduce, console: Console) -> None:
 
 
 def _maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
-    """Makes runs; the images of a set are loaded once."""
+    """Makes runs; the images of a set, or their index, are loaded once."""
     from .loop import Run
 
     images = loader(request.data, device)
-    return lambda training: Run(training, images(training.data, "train"), images(training.data, "test"), device)
+    return lambda training: Run(training, *images(training.data), device)
 
 
 def _tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:

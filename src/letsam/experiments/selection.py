@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import tyro
 from .recipe import Table, Training
 
 if TYPE_CHECKING:
-    from .data.images import Images
+    from .source import ImageSet
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,8 @@ class Selection:
         return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def loader(folder: Path | None, device: str) -> Callable[[str, str], Images]:
-    """A function of the set and the split; what it has loaded stays on the device."""
-    from .data.images import load
+def loader(folder: Path | None, device: str) -> Callable[[str], tuple[ImageSet, ImageSet]]:
+    """(training images, test images) of a set by its name; what was loaded stays on the device."""
+    from .source import load
 
-    loaded: dict[tuple[str, str], Images] = {}
-
-    def get(name: str, split: str) -> Images:
-        if name == "imagenet":
-            raise ValueError("imagenet is read from the disk, which recipes cannot do yet")
-        if (name, split) not in loaded:
-            loaded[name, split] = load(name, folder, device, split)
-        return loaded[name, split]
-
-    return get
+    return cache(partial(load, folder=folder, device=device))

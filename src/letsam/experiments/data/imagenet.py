@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,36 @@ class Index:
     labels: dict[str, torch.Tensor]
     mean: tuple[float, ...] = MEAN
     std: tuple[float, ...] = STD
+
+
+@dataclass(frozen=True)
+class Files:
+    """One split of the index, of which a run takes a part or changes the labels: what Images is in memory."""
+
+    index: Index
+    split: str
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """Of every image."""
+        return self.index.labels[self.split]
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(self.index.classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: torch.Tensor) -> Files:
+        """Some of the images."""
+        paths = {**self.index.paths, self.split: self.index.paths[self.split][indices.numpy()]}
+        return replace(self, index=replace(self.index, paths=paths)).with_labels(self.labels[indices])
+
+    def with_labels(self, labels: torch.Tensor) -> Files:
+        """The same images with other labels."""
+        return replace(self, index=replace(self.index, labels={**self.index.labels, self.split: labels}))
 
 
 def scan(root: Path) -> Listing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,8 @@ AREA, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 Box = tuple[int, int, int, int]
 Batch = tuple[torch.Tensor, torch.Tensor]
+Wanted = tuple[str | None, list[int]]
+"""The images of a batch by number, and what their random crops are drawn from; None: the middle of each."""
 
 
 def batches(
@@ -47,47 +49,68 @@ def batches(
     """The batches of an epoch from number `start` on: shuffled and augmented for "train", in order for "test"."""
     count = len(index.labels[split])
     order = sampler.perm(seed, epoch, count) if split == "train" else torch.arange(count)
+    draw = f"{seed}/{epoch}" if split == "train" else None
+    wanted = [(draw, part.tolist()) for part in order.split(batch)[start:]]
+    crops = Crops(index, split, size)
+    return loaded(crops, wanted, workers=workers, device=device, dtype=dtype, channels_last=channels_last)
+
+
+def loaded(
+    crops: Crops,
+    wanted: Iterable[Wanted],
+    *,
+    workers: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    channels_last: bool = True,
+) -> Generator[Batch]:
+    """The batches that are wanted, in their order, made ahead by worker processes, which end with the generator."""
     on_gpu = torch.device(device).type == "cuda"
     loader: DataLoader[Batch | str] = DataLoader(
-        Crops(index, split, size, f"{seed}/{epoch}"),
-        sampler=[part.tolist() for part in order.split(batch)[start:]],
+        crops,
+        sampler=wanted,
         batch_size=None,  # a worker makes a whole batch; it gets the list of its images
         num_workers=workers,
         pin_memory=on_gpu,
+        generator=torch.Generator(),  # else a loader draws from the random state that dropout and resume count on
     )
     for made in loader:
         if isinstance(made, str):
             raise ValueError(made)
         images, labels = (tensor.to(device, non_blocking=on_gpu) for tensor in made)
-        yield normalise(images.permute(0, 3, 1, 2), index, dtype=dtype, channels_last=channels_last), labels
+        yield normalise(images.permute(0, 3, 1, 2), crops.index, dtype=dtype, channels_last=channels_last), labels
 
 
 class Crops(Dataset[Batch | str]):
-    """Lists of image numbers to uint8 (N, H, W, 3) and labels. An image that cannot be read makes the batch a line of
-    text: an exception would reach the user as the traceback of a worker."""
+    """What is wanted to uint8 (N, H, W, 3) and labels. An image that cannot be read makes the batch a line of text: an
+    exception would reach the user as the traceback of a worker."""
 
-    def __init__(self, index: Index, split: str, size: int, draw: str) -> None:
-        self.index, self.split, self.size, self.draw = index, split, size, draw
+    def __init__(self, index: Index, split: str, size: int) -> None:
+        self.index, self.split, self.size = index, split, size
 
-    def __getitem__(self, numbers: list[int]) -> Batch | str:
+    def __getitem__(self, wanted: Wanted) -> Batch | str:
+        draw, numbers = wanted
         try:
-            images = np.stack([self._read(i) for i in numbers])
+            images = np.stack([self._crop(i, draw) for i in numbers])
         except ValueError as error:
             return str(error)
         return torch.from_numpy(images), self.index.labels[self.split][numbers]
 
-    def _read(self, i: int) -> np.ndarray:
+    def _crop(self, i: int, draw: str | None) -> np.ndarray:
+        image = self._read(i)
+        if draw is None:
+            return np.asarray(center_crop(image, self.size))
+        return np.asarray(random_crop(image, self.size, random.Random(f"{draw}/{i}")))
+
+    def _read(self, i: int) -> Image:
         from PIL import Image, UnidentifiedImageError
 
         path = self.index.root / self.index.paths[self.split][i].decode()
         try:
             with Image.open(path) as file:
-                image = file.convert("RGB")  # a few files are grey or CMYK
+                return file.convert("RGB")  # a few files are grey or CMYK
         except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             raise ValueError(f"{path} cannot be read ({error}): put a good copy in its place") from None
-        if self.split == "train":
-            return np.asarray(random_crop(image, self.size, random.Random(f"{self.draw}/{i}")))
-        return np.asarray(center_crop(image, self.size))
 
 
 def random_crop(image: Image, size: int, draw: random.Random) -> Image:

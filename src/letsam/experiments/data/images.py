@@ -40,7 +40,7 @@ class Images:
 
 def load(name: str, folder: Path | None = None, device: torch.device | str = "cpu", split: str = "train") -> Images:
     """A set that `letsam data` has stored, checked against its hash, or the digits, which come with letsam."""
-    one_of("name", name, (*STORED, "digits"))  # imagenet does not fit into memory: see imagenet.batches
+    one_of("name", name, (*STORED, "digits"))  # imagenet does not fit into memory: see imagenet_batches
     one_of("split", split, ("train", "test"))
     if name == "digits":
         return _load_digits(device, split)

@@ -1,0 +1,72 @@
+"""Where a run's batches come from: a set in the memory of the device, or files that worker processes read."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from .data import imagenet, images
+from .data.imagenet import Files
+from .data.images import Images
+from .data.noise import symmetric_noise
+from .from_disk import FromDisk
+from .in_memory import InMemory
+from .recipe import Training
+
+TRAINING, VALIDATION = 0, 1
+HELD_OUT = 0.1
+Batch = tuple[Tensor, Tensor]
+ImageSet = Images | Files
+OneKind = TypeVar("OneKind", Images, Files)
+
+
+class Source(Protocol):
+    """Batches as functions of the seed and the step, so that a resumed run has nothing of them to restore."""
+
+    steps: int
+    """Training batches of an epoch."""
+
+    def batch(self, epoch: int, i: int, stream: int) -> Batch:
+        """Batch i of an epoch, augmented; the validation stream is an order of its own."""
+
+    def test(self) -> Generator[Batch]:
+        """The test images in their order, not augmented; close it when done."""
+
+    def close(self) -> None:
+        """Free what reading needs; a later batch opens it again."""
+
+
+def load(name: str, folder: Path | None, device: str) -> tuple[ImageSet, ImageSet]:
+    """(training images, test images) that `letsam data` has stored; of ImageNet the index alone."""
+    if name == "imagenet":
+        index = imagenet.load(folder)
+        return Files(index, "train"), Files(index, "test")
+    return images.load(name, folder, device, "train"), images.load(name, folder, device, "test")
+
+
+def source_of(training: Training, train: ImageSet, test: ImageSet, device: torch.device) -> Source:
+    """The source that fits the sets."""
+    if isinstance(train, Files) and isinstance(test, Files):
+        return FromDisk(training, parts(training, train), test, device)
+    if isinstance(train, Images) and isinstance(test, Images):
+        return InMemory(training, parts(training, train), test, device)
+    raise TypeError("training and test images are of two kinds; give Images twice, or Files twice")
+
+
+def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
+    """(training images, validation images): the same ones, as in the paper, or a part that is held out."""
+    n = len(train.labels)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
+    chosen = order[: training.images].sort().values if training.images else torch.arange(n)
+    images = train.subset(chosen)
+    if training.noise:
+        images = images.with_labels(symmetric_noise(images.labels, images.classes, training.noise, training.seed))
+    if training.validation == "training":
+        return images, images
+    held = round(HELD_OUT * len(images))
+    mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
+    return images.subset(mixed[held:].sort().values), images.subset(mixed[:held].sort().values)
