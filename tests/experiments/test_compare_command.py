@@ -16,7 +16,7 @@ from letsam import describe, list_methods
 from letsam.cli import main
 
 SMALL = ("--methods", "erm", "auto-sam", "--seeds", "2", "--epochs", "2", "--batch-size", "100")
-LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "10", "--noise", "0.4")
+LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "20", "--noise", "0.4")
 
 
 def command(*arguments: str) -> list[str]:

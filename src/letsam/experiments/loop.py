@@ -41,6 +41,7 @@ class Run:
         torch.manual_seed(training.seed)
         self.model = models.create(training.model, train.classes).to(self.device)
         if self._on_gpu:
+            torch.backends.cudnn.benchmark = True  # two shapes in a whole run: the search for fast kernels pays
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.model, training.ema) if training.ema else None
         self.steps = self.source.steps
