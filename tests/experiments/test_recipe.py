@@ -20,7 +20,9 @@ def test_every_cell_is_a_run(name):
     table = load_recipe(FOLDER, name)
     runs = table.runs()
     assert len({training.identity for _, _, training in runs}) == len(runs)
-    assert len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
+    cells = [(row, column) for row in table.rows for column in table.columns if table.has(row, column)]
+    assert len(runs) == sum(len(table.seeds_of(column)) for _, column in cells)
+    assert name == "radius-study" or len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
     if name in PAPER:
         assert set(table.published) == {(row, column) for row in table.rows for column in table.columns}
         assert len(table.published) == PAPER[name]

@@ -128,14 +128,42 @@ def curves(
         axes.axhline(0, color="#888888", linewidth=0.8)
     for i, (name, seeds) in enumerate(methods.items()):
         columns = [[_number(x) for x in column] for column in zip_longest(*seeds)]
-        x = places[name] if places else range(1, len(columns) + 1)
-        axes.plot(x, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name)
-        if len(seeds) > 1:
-            axes.fill_between(x, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
+        _line(axes, i, name, places[name] if places else range(1, len(columns) + 1), columns)
     return _finish(figure, axes, path, xlabel, ylabel, log)
 
 
+def sensitivity(methods: Mapping[str, Mapping[float, Sequence[float]]], path: str | Path) -> list[Path]:
+    """Accuracy against the radius, logarithmic: of each method its radii, and what each seed gave there."""
+    figure = _figure()
+    axes = figure.add_subplot()
+    for i, (name, points) in enumerate(methods.items()):
+        radii = sorted(points)
+        _line(axes, i, name, radii, [[_number(x) for x in points[rho]] for rho in radii], marker="o")
+    axes.set_xscale("log")
+    return _finish(figure, axes, path, "radius ρ, the first one if it is learned", "test accuracy, %", log=False)
+
+
+def bars(groups: Mapping[str, Mapping[str, float]], path: str | Path) -> list[Path]:
+    """For every group a bar of each of its numbers, the same ones in all of them."""
+    figure = _figure()
+    axes = figure.add_subplot()
+    kinds = list(dict.fromkeys(kind for numbers in groups.values() for kind in numbers))
+    width = 0.8 / len(kinds)
+    for i, kind in enumerate(kinds):
+        places = [group + (i - (len(kinds) - 1) / 2) * width for group in range(len(groups))]
+        axes.bar(places, [_number(x.get(kind)) for x in groups.values()], width, color=_colour(i), label=kind)
+    axes.set_xticks(range(len(groups)), list(groups))
+    return _finish(figure, axes, path, "", "", log=False)
+
+
 # ------------------------------------------------------------------------------------------------------- helpers
+
+
+def _line(axes: Any, i: int, name: str, x: Sequence[float], columns: list[list[float]], marker: str = "") -> None:
+    """The mean of every column, and a band from its smallest to its largest number."""
+    axes.plot(x, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name, marker=marker)
+    if any(len(c) > 1 for c in columns):
+        axes.fill_between(x, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
 
 
 def _figure(width: float = 6.4, height: float = 4.0) -> Any:
