@@ -277,7 +277,7 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         **{f"sweep-{name}": partial(sweep, name) for name in ("size", "tensors", "batch")},
         "choices": lambda: table(tables.choices(RECIPES)),
         "reproduction": lambda: "\n\n".join(map(paper_table, of_the_paper())),
-        "radius-grid": lambda: table(tables.reproduction(RECIPES, RESULTS / "radius", STUDY)),
+        "radius-grid": radius_grid,
         "radius-tasks": partial(study_table, task_rows),
         "radius-verdicts": partial(study_table, verdict_rows),
         "radius-signal": partial(study_table, signal_rows),
@@ -296,6 +296,12 @@ def study_table(rows: Callable[..., tables.Rows]) -> str:
     recipe = load_recipe(RECIPES, STUDY)
     found = rows(recipe, records(RESULTS / recipe.records))
     return table(found) if len(found) > 1 else "Not run yet."
+
+
+def radius_grid() -> str:
+    """All cells of the radius study, and how many of its runs there are."""
+    where = RECIPES, RESULTS / load_recipe(RECIPES, STUDY).records, STUDY
+    return f"{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
 
 
 def radius_figures() -> str:

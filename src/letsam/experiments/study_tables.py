@@ -16,7 +16,7 @@ def task_rows(table: Table, done: dict[str, Record]) -> Rows:
     """What auto-sam is ahead or behind on every task, in points."""
     head = ["task", "over the best constant radius", "over the best growth schedule", "spread over four starts"]
     rows = [
-        [task.column, _signed(task.over_fixed), _signed(task.over_growth), _text(task.spread, "{:.1f}")]
+        [task.column, _signed(task.over_fixed), _signed(task.over_growth), _text(task.spread, "{:.2f}")]
         for task in tasks(table, done)
     ]
     return [head, *rows]
@@ -38,7 +38,7 @@ def signal_rows(table: Table, done: dict[str, Record]) -> Rows:
 
 
 def _signed(x: float | None) -> str:
-    return _text(x, "{:+.1f}")
+    return _text(x, "{:+.2f}")
 
 
 def _text(x: float | None, form: str) -> str:

@@ -24,6 +24,8 @@ Places = Mapping[str, Sequence[int]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
 GAP = "#d9d9d9"
+CROWDED = 7
+"""With more lines than colours, the legend has no room among them."""
 LEVELS = 25
 WIDE = 20.0
 """From this ratio of the largest to the smallest loss on, a linear scale would show one colour in the middle."""
@@ -153,7 +155,7 @@ def bars(groups: Mapping[str, Mapping[str, float]], path: str | Path) -> list[Pa
         places = [group + (i - (len(kinds) - 1) / 2) * width for group in range(len(groups))]
         axes.bar(places, [_number(x.get(kind)) for x in groups.values()], width, color=_colour(i), label=kind)
     axes.set_xticks(range(len(groups)), list(groups))
-    return _finish(figure, axes, path, "", "", log=False)
+    return _finish(figure, axes, path, "", "", log=False, outside=True)
 
 
 # ------------------------------------------------------------------------------------------------------- helpers
@@ -174,13 +176,18 @@ def _figure(width: float = 6.4, height: float = 4.0) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: Any, axes: Any, path: str | Path, xlabel: str, ylabel: str, log: bool) -> list[Path]:
+def _finish(
+    figure: Any, axes: Any, path: str | Path, xlabel: str, ylabel: str, log: bool, outside: bool = False
+) -> list[Path]:
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if log:
         axes.set_yscale("log", nonpositive="mask")
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    if outside or len(axes.get_legend_handles_labels()[1]) > CROWDED:
+        figure.legend(frameon=False, loc="outside right upper", fontsize="small")
+    else:
+        axes.legend(frameon=False)
     return _save(figure, path)
 
 
