@@ -18,7 +18,12 @@ from letsam.bench.record import title
 from letsam.bench.rows import milliseconds
 from letsam.experiments import tables
 from letsam.experiments.drawing import drawings
-from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.price_command import PRICE
+from letsam.experiments.recipe import REPRODUCTION, Figure, list_recipes, load_recipe
+from letsam.experiments.reproduce import records
+from letsam.experiments.search import bill_rows
+from letsam.experiments.study import STUDY
+from letsam.experiments.study_tables import signal_rows, task_rows, verdict_rows
 from letsam.methods import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -271,8 +276,48 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         "arithmetic-kernels": partial(arithmetic, "kernels"),
         **{f"sweep-{name}": partial(sweep, name) for name in ("size", "tensors", "batch")},
         "choices": lambda: table(tables.choices(RECIPES)),
-        "reproduction": lambda: "\n\n".join(map(paper_table, list_recipes(RECIPES))),
+        "reproduction": lambda: "\n\n".join(map(paper_table, of_the_paper())),
+        "radius-grid": radius_grid,
+        "radius-tasks": partial(study_table, task_rows),
+        "radius-verdicts": partial(study_table, verdict_rows),
+        "radius-signal": partial(study_table, signal_rows),
+        "radius-figures": radius_figures,
+        "radius-price": radius_price,
     }
+
+
+def of_the_paper() -> list[str]:
+    """The recipes of the paper's tables and figures."""
+    return [name for name in list_recipes(RECIPES) if load_recipe(RECIPES, name).records == REPRODUCTION]
+
+
+def study_table(rows: Callable[..., tables.Rows]) -> str:
+    """A table of the radius study, from results/radius."""
+    recipe = load_recipe(RECIPES, STUDY)
+    found = rows(recipe, records(RESULTS / recipe.records))
+    return table(found) if len(found) > 1 else "Not run yet."
+
+
+def radius_grid() -> str:
+    """All cells of the radius study, and how many of its runs there are."""
+    where = RECIPES, RESULTS / load_recipe(RECIPES, STUDY).records, STUDY
+    return f"{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
+
+
+def radius_figures() -> str:
+    """The figures of the radius study."""
+    found = drawings(load_recipe(RECIPES, STUDY), RESULTS)
+    return "\n\n".join(f"![{d.caption}](images/reproduction/{d.name}.png)" for d in found)
+
+
+def radius_price() -> str:
+    """What it costs to find a radius, from results/price: a table for each task of full length that was searched."""
+    recipe, parts = load_recipe(RECIPES, STUDY), []
+    for column in recipe.columns:
+        rows = bill_rows(RESULTS / PRICE, column, recipe.cell("auto-sam", column, 0).epochs)
+        if len(rows) > 1:
+            parts.append(f"{column}:\n\n{table(rows)}")
+    return "\n\n".join(parts) or "Not run yet."
 
 
 def paper_table(name: str) -> str:

@@ -7,7 +7,14 @@ from .methods import create, describe, list_methods
 from .optimizer import SharpnessAware
 from .perturbations import L2, Adaptive, Friendly, Masked, Random
 from .policies import Always, Bernoulli, EveryK, GradientNorm, Never
-from .radius import ConstantRadius, LearnedRadius, LossEquatedRadius, ProportionalRadius, ScheduledRadius
+from .radius import (
+    ConstantRadius,
+    LearnedRadius,
+    LossEquatedRadius,
+    ProportionalRadius,
+    RandomWalkRadius,
+    ScheduledRadius,
+)
 
 __version__ = "0.1.0"
 
@@ -28,6 +35,7 @@ __all__ = [
     "Perturbed",
     "ProportionalRadius",
     "Random",
+    "RandomWalkRadius",
     "Reuse",
     "ScheduledRadius",
     "SharpnessAware",

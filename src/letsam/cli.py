@@ -23,6 +23,7 @@ from .experiments.compare_command import Compare, compare
 from .experiments.figures_command import Figures, figures
 from .experiments.measure_command import Measure, measure
 from .experiments.reproduce_command import Reproduce, reproduce
+from .experiments.study_command import Study, study
 from .terminal import Stopped, console_on, stoppable
 
 
@@ -77,6 +78,7 @@ Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Study, tyro.conf.subcommand("study")]
     | Annotated[Measure, tyro.conf.subcommand("measure")]
     | Annotated[Figures, tyro.conf.subcommand("figures")]
     | Annotated[List, tyro.conf.subcommand("list")]
@@ -96,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         Bench: _bench,
         Data: _data,
         Reproduce: _reproduce,
+        Study: _study,
         Measure: _measure,
         Figures: lambda request: figures(request, console_on(sys.stdout)),
         List: _list,
@@ -167,6 +170,11 @@ def _data(command: Data) -> None:
 def _reproduce(request: Reproduce) -> None:
     with stoppable("the same command goes on"):
         reproduce(request, console_on(sys.stdout))
+
+
+def _study(request: Study) -> None:
+    with stoppable("the same command goes on"):
+        study(request, console_on(sys.stdout))
 
 
 def _measure(request: Measure) -> None:

@@ -1,11 +1,12 @@
 """Radii that follow a formula: of the step, of the learning rate, of the gradient norm."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 
-from letsam import LossEquatedRadius, ProportionalRadius, ScheduledRadius, SharpnessAware
+from letsam import LossEquatedRadius, ProportionalRadius, RandomWalkRadius, ScheduledRadius, SharpnessAware
 from small import BASES, make_model, train
 
 
@@ -59,6 +60,8 @@ def test_loss_equated_is_capped_and_ends_at_zero():
         (lambda: ProportionalRadius(0.1, 0.2, 0.1), "at least 0.2"),
         (lambda: ProportionalRadius(0.2, 0.1, 0.1, 0.1), "positive"),
         (lambda: LossEquatedRadius(0), "total_steps"),
+        (lambda: RandomWalkRadius(initial=20), "the initial radius is 20"),
+        (lambda: RandomWalkRadius(size=-1), "size is -1"),
     ],
 )
 def test_bad_values(make, message):
@@ -66,13 +69,24 @@ def test_bad_values(make, message):
         make()
 
 
-def test_a_schedule_resumes_by_the_step_alone():
+def test_a_random_walk_has_steps_of_its_size_and_follows_its_seed():
+    walk = radii(RandomWalkRadius(0.02, kappa=0.3, size=0.1, seed=1), 200)
+    assert walk[0] == pytest.approx(0.02)
+    steps = [math.log(b / a) for a, b in pairwise(walk)]
+    assert math.sqrt(sum(x * x for x in steps) / len(steps)) == pytest.approx(0.03, rel=0.2)
+    assert walk[:5] == radii(RandomWalkRadius(0.02, kappa=0.3, size=0.1, seed=1), 5)
+    assert walk[:5] != radii(RandomWalkRadius(0.02, kappa=0.3, size=0.1, seed=2), 5)
+    assert max(radii(RandomWalkRadius(0.02, size=100.0, bounds=(0.01, 0.04)), 20)) <= 0.04
+
+
+@pytest.mark.parametrize("radius", [ScheduledRadius(0.01, 0.1, 6), RandomWalkRadius(0.01)], ids=["schedule", "walk"])
+def test_a_path_resumes_by_the_step_alone(radius):
     model = make_model()
-    opt = SharpnessAware(BASES["sgd"](model.parameters()), model=model, radius=ScheduledRadius(0.01, 0.1, 6))
+    opt = SharpnessAware(BASES["sgd"](model.parameters()), model=model, radius=radius)
     train(model, opt, 3)
     other = make_model(seed=4)
     other.load_state_dict(model.state_dict())
-    resumed = SharpnessAware(BASES["sgd"](other.parameters()), model=other, radius=ScheduledRadius(0.01, 0.1, 6))
+    resumed = SharpnessAware(BASES["sgd"](other.parameters()), model=other, radius=radius)
     resumed.load_state_dict(opt.state_dict())
     train(model, opt, 3, first=3)
     train(other, resumed, 3, first=3)

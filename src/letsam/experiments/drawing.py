@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ..measure import Surface, figures
 from .found import Found, find
 from .measures import KIND as MEASURE
+from .panels import Drawing, panels, radii, series
 from .recipe import Figure, Table
 from .reproduce import KIND as RUN
 from .reproduce import records
+from .study import STUDY
+from .study_drawing import study_drawings
 
 LEARNED = ("lets-", "auto-")
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure that can be drawn: file name without its ending, what it shows, whether it has coloured areas."""
-
-    name: str
-    caption: str
-    draw: Callable[[Path], list[Path]]
-    area: bool = False
-
-
 def drawings(table: Table, results: Path) -> list[Drawing]:
-    """All figures of a recipe that there are records for: that of a figure, the learned radii of a table."""
-    runs = find(table, records(results / "reproduction"))
+    """All figures of a recipe that there are records for: that of a figure, radii of a table, the study's."""
+    if table.name == STUDY:
+        return study_drawings(table, results)
+    runs = find(table, records(results / table.records))
     if not isinstance(table, Figure):
         learned = [cell for cell in runs if cell.training.method.startswith(LEARNED)]
-        return _panels(table, learned, "radius", "radius by epoch", _radii)
+        return panels(table, learned, "radius", "radius by epoch", radii)
     if table.kind == "loss-landscape":
         measured = find(table, records(results / "measures", MEASURE))
-        flat = _panels(table, measured, "surface", "training loss along two random directions", _surfaces, area=True)
-        return [*flat, *_panels(table, measured, "profile", "training loss along one random direction", _profiles)]
+        flat = panels(table, measured, "surface", "training loss along two random directions", _surfaces, area=True)
+        return [*flat, *panels(table, measured, "profile", "training loss along one random direction", _profiles)]
     draw = {"convergence": _losses, "generalization-gap": _gaps}[table.kind]
-    return _panels(table, runs, "", table.title[0].lower() + table.title[1:], draw)
+    return panels(table, runs, "", table.title[0].lower() + table.title[1:], draw)
 
 
 def lacking(table: Figure, results: Path) -> str:
     """One line on what a figure has not, empty if it has everything."""
     measures = table.kind == "loss-landscape"
-    folder, kind = ("measures", MEASURE) if measures else ("reproduction", RUN)
+    folder, kind = ("measures", MEASURE) if measures else (table.records, RUN)
     have = records(results / folder, kind)
     runs = [run for _, _, run in table.runs()]
     missing = sum(run.identity not in have for run in runs)
@@ -52,33 +44,8 @@ def lacking(table: Figure, results: Path) -> str:
     return f"{missing} of {len(runs)} {what} are missing." if missing else ""
 
 
-def _panels(
-    table: Table,
-    cells: list[Found],
-    name: str,
-    caption: str,
-    draw: Callable[[list[Found], Path], list[Path]],
-    area: bool = False,
-) -> list[Drawing]:
-    panels = []
-    for column in table.columns:
-        if here := [cell for cell in cells if cell.column == column]:
-            file = "-".join(part for part in (table.name, column, name) if part)
-            short = "; some runs are shortened" if any(cell.shortened for cell in here) else ""
-            panels.append(Drawing(file, f"{column}: {caption}{short}", partial(draw, here), area))
-    return panels
-
-
-def _series(cell: Found, key: str) -> list[list[float | None]]:
-    return [[row[key] for row in record["rows"]] for record in cell.records]
-
-
 def _losses(cells: list[Found], path: Path) -> list[Path]:
-    return figures.convergence({cell.label: _series(cell, "train_loss") for cell in cells}, path)
-
-
-def _radii(cells: list[Found], path: Path) -> list[Path]:
-    return figures.radius_paths({cell.label: _series(cell, "rho") for cell in cells}, path)
+    return figures.convergence({cell.label: series(cell, "train_loss") for cell in cells}, path)
 
 
 def _gaps(cells: list[Found], path: Path) -> list[Path]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from .recipe import Figure, list_recipes, load_recipe
+from .recipe import Figure, Table, list_recipes, load_recipe
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from .panels import Drawing
 
 
 @dataclass(frozen=True)
@@ -27,28 +29,36 @@ class Figures:
     recipes: Path = Path("recipes")
     """Where the recipes are."""
     results: Path = Path("results")
-    """Where the records are: of finished runs in reproduction/, of measures in measures/."""
+    """Where the records are: of finished runs in reproduction/ and radius/, of measures in measures/."""
 
 
 def figures(request: Figures, console: Console) -> None:
     """Draw what can be drawn, say what is missing, write the page."""
     from ..report.reproduction import Section, write_page
-    from .drawing import drawings, lacking
+    from .drawing import lacking
 
     names = request.names or tuple(list_recipes(request.recipes))
     tables = [load_recipe(request.recipes, name) for name in names or ("",)]  # without any, it says what is wrong
     sections = []
     for table in tables:
-        found = drawings(table, request.results)
-        for drawing in found:
-            drawing.draw(request.out / drawing.name)
-            _say(console, f"{request.out / drawing.name}.png, .svg: {drawing.caption}")
+        found = draw(table, request.results, request.out, console)
         missing = lacking(table, request.results) if isinstance(table, Figure) else ""
         if missing:
             _say(console, f"{table.name}: {missing}")
         sections.append(Section(table, found, missing))
     write_page(request.page, sections, request.results, request.out)
     _say(console, f"Page: {request.page}")
+
+
+def draw(table: Table, results: Path, out: Path, console: Console) -> list[Drawing]:
+    """The figures of a recipe that there are records for."""
+    from .drawing import drawings
+
+    found = drawings(table, results)
+    for drawing in found:
+        drawing.draw(out / drawing.name)
+        _say(console, f"{out / drawing.name}.png, .svg: {drawing.caption}")
+    return found
 
 
 def _say(console: Console, text: str) -> None:

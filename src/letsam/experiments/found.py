@@ -35,12 +35,13 @@ class Found:
 def find(table: Table, records: dict[str, Record]) -> list[Found]:
     """The cells of a recipe that have records, in its order."""
     lengths = _by_length(records)
-    cells = [_cell(table, row, column, lengths) for column in table.columns for row in table.rows]
+    places = [(row, column) for column in table.columns for row in table.rows if table.has(row, column)]
+    cells = [_cell(table, row, column, lengths) for row, column in places]
     return [cell for cell in cells if cell is not None]
 
 
 def _cell(table: Table, row: str, column: str, lengths: ByLength) -> Found | None:
-    runs = [table.cell(row, column, seed) for seed in table.seeds]
+    runs = [table.cell(row, column, seed) for seed in table.seeds_of(column)]
     whole = runs[0].epochs
     there = [{n: r for n, r in lengths.get(_any_length(run), {}).items() if n <= whole} for run in runs]
     longest = max((n for of_seed in there for n in of_seed), default=None)

@@ -22,10 +22,12 @@ import letsam
 from . import models
 from .average import Average
 from .checkpoint import load_checkpoint, save_checkpoint
+from .control import control
 from .recipe import Training
 from .record import Row
 from .schedule import factor
-from .source import TRAINING, VALIDATION, Batch, ImageSet, source_of
+from .signal import Signal
+from .source import TRAINING, VALIDATION, Batch, ImageSet, Source, source_of
 
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
@@ -55,13 +57,14 @@ class Run:
         number, begin = len(self.rows), time.perf_counter()
         self.model.train()
         total = torch.zeros((), device=self.device, dtype=torch.float64)
-        passes = 0
+        passes, signal = 0, Signal(self.opt)
         for i in range(self.steps):
             total += self._step(number, i)
             passes += self.opt.last.passes
+            signal.listen()
         train_loss = float(total) / self.steps  # waits for the device: the epoch is over
         seconds = time.perf_counter() - begin
-        row = self._measured(number + 1, train_loss, passes / self.steps)
+        row = self._measured(number + 1, train_loss, passes / self.steps) | signal.row()
         self.rows.append(row | {"seconds": seconds, "seconds_with_test": time.perf_counter() - begin})
         return self.rows[-1]
 
@@ -132,13 +135,16 @@ class Run:
         return row
 
     @torch.no_grad()
-    def evaluate(self) -> tuple[float, float]:
-        """Mean loss and accuracy on the test images, with the running statistics; of the average, if there is one."""
+    def evaluate(self, source: Source | None = None) -> tuple[float, float]:
+        """Mean loss and accuracy on the test images, with the running statistics; of the average, if there is one.
+
+        Of another source, if one is given: its test images.
+        """
         self.model.eval()
         loss, right = (torch.zeros((), device=self.device, dtype=torch.float64) for _ in range(2))
         count = 0
         outputs_of = self.model if self.average is None else self.average
-        with closing(self.source.test()) as batches:
+        with closing((source or self.source).test()) as batches:
             for x, y in batches:
                 with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
                     outputs = outputs_of(x).float()
@@ -166,6 +172,8 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
     options = dict(training.options)
     if letsam.describe(training.method).takes("total_steps"):
         options.setdefault("total_steps", total_steps)
+    if "radius" in options:
+        options["radius"] = control(options["radius"], total_steps, training.seed)
     return letsam.create(training.method, base, model=model, rho=training.rho, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .progress import Progress
@@ -43,7 +44,7 @@ def measure(request: Measure, console: Console) -> None:
     table = load_recipe(request.recipes, request.table)
     request.check(table)
     settings, device = Settings(points=request.points, images=request.images), request.chosen_device()
-    done = records(request.results / "reproduction")
+    done = records(request.results / table.records)
     wanted = [(r, c, run.scaled(request.scale)) for r, c, run in table.runs() if request.wants(r, c, run)]
     queue = [(r, c, run) for r, c, run in wanted if run.identity in done]
     if not queue:
@@ -53,13 +54,15 @@ def measure(request: Measure, console: Console) -> None:
         if len(queue) < len(wanted):
             progress.say(f"{len(wanted) - len(queue)} of {len(wanted)} runs have no record yet")
         for i, (row, column, run) in enumerate(queue):
-            where = request, progress, i * settings.passes
+            place = request.work / table.records / run.identity
+            where = request, place, progress, i * settings.passes
             command = request.command(row, column, run)
             _measure_run(*where, done[run.identity], run, images(run.data)[0], settings, device, command)
 
 
 def _measure_run(
     request: Measure,
+    place: Path,
     progress: Progress,
     before: int,
     record: Record,
@@ -76,7 +79,6 @@ def _measure_run(
     from .reproduce import name_of
 
     path = request.results / "measures" / f"{name_of(run)}.json"
-    place = request.work / "reproduction" / run.identity
     if path.exists():
         progress.say(f"{run}: measured already; delete {path} to measure it anew")
     elif not (place / f"{run.identity}.safetensors").exists():

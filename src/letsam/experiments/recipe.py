@@ -4,6 +4,9 @@
 (columns first, then rows); `paper.toml` beside it has the published cells, [mean, standard deviation]. A cell and a
 seed make a `Training`, whose identity is a hash of its settings: tables that share a run share its record.
 
+A column may have `seeds` of its own, a row `only = […]`, the columns it is in. `records = "…"` is the folder of
+results/ that its records go to, reproduction/ by default.
+
 A recipe with `figure = "…"` is a figure: it names rows and columns of other recipes, and so shares all of its runs.
 """
 
@@ -19,12 +22,14 @@ from typing import Any
 
 import letsam
 
+from .control import control
 from .models import MODELS
 
 DATA = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits")
 BASES = ("sgd", "adam", "adamw")
 FIGURES = ("generalization-gap", "convergence", "loss-landscape")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
+REPRODUCTION = "reproduction"
 Settings = dict[str, Any]
 
 
@@ -77,6 +82,8 @@ class Training:
         for name in ("noise", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
+        if "radius" in self.options:
+            control(self.options["radius"], 1, self.seed)
 
     @property
     def identity(self) -> str:
@@ -107,6 +114,8 @@ class Table:
     columns: dict[str, Settings]
     rows: dict[str, Settings]
     published: dict[tuple[str, str], tuple[float, float]]
+    records: str
+    """The folder of results/ that its records are in."""
 
     def cell(self, row: str, column: str, seed: int) -> Training:
         """The run of a cell."""
@@ -114,9 +123,23 @@ class Table:
             f"{self.name}, row {row}, column {column}", self.train, self.columns[column], self.rows[row], seed
         )
 
+    def has(self, row: str, column: str) -> bool:
+        """Whether there is such a cell."""
+        return column in self.rows[row].get("only", self.columns)
+
+    def seeds_of(self, column: str) -> tuple[int, ...]:
+        """The column's own, or those of the table."""
+        return tuple(self.columns[column].get("seeds", self.seeds))
+
+    @property
+    def every_seed(self) -> list[int]:
+        """Of any column."""
+        return sorted({seed for column in self.columns for seed in self.seeds_of(column)})
+
     def runs(self) -> list[tuple[str, str, Training]]:
         """Every cell and seed: the first seed of all cells before the second of any."""
-        return [(r, c, self.cell(r, c, seed)) for seed in self.seeds for c in self.columns for r in self.rows]
+        cells = [(r, c) for c in self.columns for r in self.rows if self.has(r, c)]
+        return [(r, c, self.cell(r, c, seed)) for seed in self.every_seed for r, c in cells if seed in self.seeds_of(c)]
 
 
 @dataclass(frozen=True)
@@ -147,9 +170,13 @@ def load_recipe(folder: Path, name: str) -> Table:
     read = _toml(folder / name / "recipe.toml")
     if "figure" in read:
         return _figure(folder, name, read)
-    _only(f"{name}/recipe.toml", read, ("title", "source", "seeds", "train", "columns", "rows"))
+    _only(f"{name}/recipe.toml", read, ("title", "source", "seeds", "records", "train", "columns", "rows"))
     _all(name, read, ("title", "source", "seeds", "columns", "rows"))
-    rest = read["columns"], read["rows"], _published(folder / name / "paper.toml", read)
+    for row, settings in read["rows"].items():
+        for column in settings.get("only", ()):
+            _one_of(f"{name}/recipe.toml: a column of {row}", column, read["columns"])
+    published, where = _published(folder / name / "paper.toml", read), read.get("records", REPRODUCTION)
+    rest = read["columns"], read["rows"], published, where
     table = Table(name, read["title"], read["source"], tuple(read["seeds"]), read.get("train", {}), *rest)
     table.runs()
     return table
@@ -167,14 +194,14 @@ def _figure(folder: Path, name: str, read: Settings) -> Figure:
     _one_of(f"{name}/recipe.toml: figure", read["figure"], FIGURES)
     tables = tuple(load_recipe(folder, table) for table in read["tables"])
     for table in tables:
-        for what, known in (("rows", table.rows), ("columns", table.columns), ("seeds", table.seeds)):
+        for what, known in (("rows", table.rows), ("columns", table.columns), ("seeds", table.every_seed)):
             for value in read[what]:
                 if value not in known:
                     raise ValueError(f"{name}/recipe.toml: {table.name} has no {value!r} in its {what}")
     columns: dict[str, Settings] = {f"{table.name}-{column}": {} for table in tables for column in read["columns"]}
     rows: dict[str, Settings] = {row: {} for row in read["rows"]}
     facts = name, read["title"], read["source"], tuple(read["seeds"])
-    return Figure(*facts, {}, columns, rows, {}, read["figure"], tables)
+    return Figure(*facts, {}, columns, rows, {}, REPRODUCTION, read["figure"], tables)
 
 
 def _published(path: Path, recipe: Settings) -> dict[tuple[str, str], tuple[float, float]]:
@@ -189,13 +216,17 @@ def _published(path: Path, recipe: Settings) -> dict[tuple[str, str], tuple[floa
 
 
 def _training(where: str, train: Settings, column: Settings, row: Settings, seed: int) -> Training:
-    settings = {**train, **column, **row}
+    settings = {**train, **_without(column, "seeds"), **_without(row, "only")}
     settings["options"] = {k: v for part in (train, column, row) for k, v in part.get("options", {}).items()}
     _only(where, settings, tuple(f.name for f in fields(Training) if f.name != "seed"))
     try:
         return Training(**settings, seed=seed)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _without(settings: Settings, key: str) -> Settings:
+    return {k: v for k, v in settings.items() if k != key}
 
 
 def _toml(path: Path) -> Settings:

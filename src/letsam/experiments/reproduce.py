@@ -56,11 +56,10 @@ def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
     """Every cell of a table with the runs that there are."""
     found = []
-    for row in table.rows:
-        for column in table.columns:
-            runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds]
-            ours = tuple(100 * done[identity]["result"]["test_accuracy"] for identity in runs if identity in done)
-            found.append(Cell(row, column, ours, table.published.get((row, column))))
+    for row, column in ((r, c) for r in table.rows for c in table.columns if table.has(r, c)):
+        runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
+        ours = tuple(100 * done[identity]["result"]["test_accuracy"] for identity in runs if identity in done)
+        found.append(Cell(row, column, ours, table.published.get((row, column))))
     return found
 
 
@@ -71,10 +70,12 @@ def run_all(
     results: Path,
     tell: Callable[[Planned, Row], None],
     say: Callable[[str], None],
+    finish: Callable[[Run], Record] | None = None,
 ) -> None:
     """Run what is planned, one after the other; each leaves a record as soon as it is done.
 
     Several processes, one for each GPU, share the work: a run that another one is at, or has finished, is left to it.
+    `finish` makes the record of a run; `record` by default.
     """
     for planned in plan:
         path, place = results / f"{name_of(planned.training)}.json", work / planned.training.identity
@@ -82,7 +83,7 @@ def run_all(
         try:
             with locked(place):
                 if not path.exists():
-                    write_json(path, record(_trained(planned, make, place, tell, say)))
+                    write_json(path, (finish or record)(_trained(planned, make, place, tell, say)))
         except Busy:
             say(f"{planned.training}: another process is at it")
 

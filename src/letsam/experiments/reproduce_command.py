@@ -33,11 +33,15 @@ class Reproduce(Selection):
 
 def reproduce(request: Reproduce, console: Console) -> None:
     """Plan, run what is missing unless only the plan was asked for, and show the table."""
+    run_table(request, load_recipe(request.recipes, request.table), console)
+
+
+def run_table(request: Reproduce, table: Table, console: Console) -> None:
+    """The same for a recipe that was read."""
     from .reproduce import cells, device_name, records, run_all
 
-    table = load_recipe(request.recipes, request.table)
     request.check(table)
-    device, folder = request.chosen_device(), request.results / "reproduction"
+    device, folder = request.chosen_device(), request.results / table.records
     done = records(folder)
     speeds = plans.Speeds([request.results / "bench", folder], device_name(device))
     queue = plans.missing(table, set(done), speeds, request.scale)
@@ -48,14 +52,14 @@ def reproduce(request: Reproduce, console: Console) -> None:
         console.print(plan_table(queue, device_name(device)))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    work = request.work / "reproduction"
+    work = request.work / table.records
     work.mkdir(parents=True, exist_ok=True)
     with Progress(console, sum(run.minutes for run in queue)) as progress:
-        run_all(queue, _maker(request, device), work, folder, partial(_tell, progress, queue), progress.say)
+        run_all(queue, maker(request, device), work, folder, partial(tell, progress, queue), progress.say)
     console.print(result_table(table, cells(table, records(folder), request.scale), request.scale))
 
 
-def _maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
+def maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
     """Makes runs; the images of a set, or their index, are loaded once."""
     from .loop import Run
 
@@ -63,7 +67,7 @@ def _maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
     return lambda training: Run(training, *images(training.data), device)
 
 
-def _tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
+def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
     """An epoch of a run is over."""
     epoch, epochs = row["epoch"], run.training.epochs
     done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * epoch / epochs

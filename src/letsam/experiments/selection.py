@@ -38,9 +38,9 @@ class Selection:
     recipes: Path = Path("recipes")
     """Where the recipes are."""
     results: Path = Path("results")
-    """Where the records are: of finished runs in reproduction/, of measures in measures/."""
+    """Where the records are: of finished runs in reproduction/ and radius/, of measures in measures/."""
     work: Path = Path("runs")
-    """Where the checkpoints and unfinished measures live, in reproduction/."""
+    """Where the checkpoints and unfinished measures live, in folders of the same names."""
 
     def check(self, table: Table) -> None:
         """ValueError with one line if the table has no such rows, columns or seeds."""
@@ -49,8 +49,9 @@ class Selection:
                 if value not in known:
                     raise ValueError(f"{table.name} has no {name} {value!r}; choose from {', '.join(known)}")
         for seed in self.seeds:
-            if seed not in table.seeds:
-                raise ValueError(f"{table.name} has no seed {seed}; choose from {', '.join(map(str, table.seeds))}")
+            if seed not in table.every_seed:
+                seeds = ", ".join(map(str, table.every_seed))
+                raise ValueError(f"{table.name} has no seed {seed}; choose from {seeds}")
         Training().scaled(self.scale)
 
     def wants(self, row: str, column: str, training: Training) -> bool:

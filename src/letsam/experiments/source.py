@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -45,7 +46,13 @@ def load(name: str, folder: Path | None, device: str) -> tuple[ImageSet, ImageSe
     if name == "imagenet":
         index = imagenet.load(folder)
         return Files(index, "train"), Files(index, "test")
-    return images.load(name, folder, device, "train"), images.load(name, folder, device, "test")
+    train, test = images.load(name, folder, device, "train"), images.load(name, folder, device, "test")
+    return (in_colour(train), in_colour(test)) if name == "fashion-mnist" else (train, test)
+
+
+def in_colour(grey: Images) -> Images:
+    """The one channel three times, as a view: ResNets take colours, and the small network takes 8×8 digits alone."""
+    return replace(grey, images=grey.images.expand(-1, 3, -1, -1), mean=grey.mean * 3, std=grey.std * 3)
 
 
 def source_of(training: Training, train: ImageSet, test: ImageSet, device: torch.device) -> Source:
@@ -58,7 +65,10 @@ def source_of(training: Training, train: ImageSet, test: ImageSet, device: torch
 
 
 def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
-    """(training images, validation images): the same ones, as in the paper, or a part that is held out."""
+    """(training images, validation images): the same ones, as in the paper, or a part that is held out.
+
+    It is given the training set alone, so that no test image can get into either.
+    """
     n = len(train.labels)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
     chosen = order[: training.images].sort().values if training.images else torch.arange(n)

@@ -20,7 +20,7 @@ def reproduction(recipes: Path, results: Path, name: str) -> Rows:
     table = load_recipe(recipes, name)
     short = shortened(table, results)
     found = {(c.row, c.column): _text(c, short.get((c.row, c.column), "")) for c in cells(table, records(results))}
-    body = [[row, *(found[row, column] for column in table.columns)] for row in table.rows]
+    body = [[row, *(found.get((row, column), "–") for column in table.columns)] for row in table.rows]
     return [["", *table.columns], *body]
 
 

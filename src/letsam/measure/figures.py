@@ -24,6 +24,8 @@ Places = Mapping[str, Sequence[int]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
 GAP = "#d9d9d9"
+CROWDED = 7
+"""With more lines than colours, the legend has no room among them."""
 LEVELS = 25
 WIDE = 20.0
 """From this ratio of the largest to the smallest loss on, a linear scale would show one colour in the middle."""
@@ -128,14 +130,42 @@ def curves(
         axes.axhline(0, color="#888888", linewidth=0.8)
     for i, (name, seeds) in enumerate(methods.items()):
         columns = [[_number(x) for x in column] for column in zip_longest(*seeds)]
-        x = places[name] if places else range(1, len(columns) + 1)
-        axes.plot(x, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name)
-        if len(seeds) > 1:
-            axes.fill_between(x, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
+        _line(axes, i, name, places[name] if places else range(1, len(columns) + 1), columns)
     return _finish(figure, axes, path, xlabel, ylabel, log)
 
 
+def sensitivity(methods: Mapping[str, Mapping[float, Sequence[float]]], path: str | Path) -> list[Path]:
+    """Accuracy against the radius, logarithmic: of each method its radii, and what each seed gave there."""
+    figure = _figure()
+    axes = figure.add_subplot()
+    for i, (name, points) in enumerate(methods.items()):
+        radii = sorted(points)
+        _line(axes, i, name, radii, [[_number(x) for x in points[rho]] for rho in radii], marker="o")
+    axes.set_xscale("log")
+    return _finish(figure, axes, path, "radius ρ, the first one if it is learned", "test accuracy, %", log=False)
+
+
+def bars(groups: Mapping[str, Mapping[str, float]], path: str | Path) -> list[Path]:
+    """For every group a bar of each of its numbers, the same ones in all of them."""
+    figure = _figure()
+    axes = figure.add_subplot()
+    kinds = list(dict.fromkeys(kind for numbers in groups.values() for kind in numbers))
+    width = 0.8 / len(kinds)
+    for i, kind in enumerate(kinds):
+        places = [group + (i - (len(kinds) - 1) / 2) * width for group in range(len(groups))]
+        axes.bar(places, [_number(x.get(kind)) for x in groups.values()], width, color=_colour(i), label=kind)
+    axes.set_xticks(range(len(groups)), list(groups))
+    return _finish(figure, axes, path, "", "", log=False, outside=True)
+
+
 # ------------------------------------------------------------------------------------------------------- helpers
+
+
+def _line(axes: Any, i: int, name: str, x: Sequence[float], columns: list[list[float]], marker: str = "") -> None:
+    """The mean of every column, and a band from its smallest to its largest number."""
+    axes.plot(x, [sum(c) / len(c) for c in columns], _dashes(i), color=_colour(i), label=name, marker=marker)
+    if any(len(c) > 1 for c in columns):
+        axes.fill_between(x, list(map(min, columns)), list(map(max, columns)), color=_colour(i), alpha=0.15)
 
 
 def _figure(width: float = 6.4, height: float = 4.0) -> Any:
@@ -146,13 +176,18 @@ def _figure(width: float = 6.4, height: float = 4.0) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: Any, axes: Any, path: str | Path, xlabel: str, ylabel: str, log: bool) -> list[Path]:
+def _finish(
+    figure: Any, axes: Any, path: str | Path, xlabel: str, ylabel: str, log: bool, outside: bool = False
+) -> list[Path]:
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if log:
         axes.set_yscale("log", nonpositive="mask")
     axes.grid(alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    if outside or len(axes.get_legend_handles_labels()[1]) > CROWDED:
+        figure.legend(frameon=False, loc="outside right upper", fontsize="small")
+    else:
+        axes.legend(frameon=False)
     return _save(figure, path)
 
 

@@ -2,9 +2,10 @@
 
 from .constant import ConstantRadius
 from .learned import LearnedRadius
+from .random_walk import RandomWalkRadius
 from .schedule import LossEquatedRadius, ProportionalRadius, ScheduledRadius
 
-Radius = ConstantRadius | ScheduledRadius | ProportionalRadius | LossEquatedRadius | LearnedRadius
+Radius = ConstantRadius | ScheduledRadius | ProportionalRadius | LossEquatedRadius | LearnedRadius | RandomWalkRadius
 
 __all__ = [
     "ConstantRadius",
@@ -12,5 +13,6 @@ __all__ = [
     "LossEquatedRadius",
     "ProportionalRadius",
     "Radius",
+    "RandomWalkRadius",
     "ScheduledRadius",
 ]

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from ..experiments import tables
-from ..experiments.drawing import Drawing
+from ..experiments.panels import Drawing
 from ..experiments.recipe import Figure, Table
 from ..experiments.record import write
 from ..experiments.reproduce import Cell, Record, cells, records
@@ -29,7 +29,7 @@ class Section:
 
 def write_page(path: Path, sections: list[Section], results: Path, images: Path) -> None:
     """Write the page; the SVGs of the figures are in the folder `images`."""
-    done = records(results / "reproduction")
+    done = {k: v for name in sorted({s.table.records for s in sections}) for k, v in records(results / name).items()}
     parts = {
         "style": _asset("page.css") + _asset("reproduction.css"),
         "facts": _facts(done),
@@ -55,7 +55,7 @@ def _section(section: Section, done: dict[str, Record], results: Path, images: P
     if isinstance(table, Figure):
         body = _flatness(table, results)
     else:
-        short = tables.shortened(table, results / "reproduction")
+        short = tables.shortened(table, results / table.records)
         found = cells(table, done)
         body = f'<div class="grid">{"".join(_column(column, found, short) for column in table.columns)}</div>'
     drawn = "".join(_figure(drawing, images) for drawing in section.drawings)

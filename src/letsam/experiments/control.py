@@ -1,0 +1,25 @@
+"""The radii of controls, as recipes write them: paths that no signal has shaped.
+
+`options = { radius = { rule = "growth", rho = 0.02, final = 1.0, by = 0.6 } }` grows exponentially and is there by 60 %
+of the training; `rule = "random-walk"` takes the fields of `RandomWalkRadius`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import letsam
+
+
+def control(settings: dict[str, Any], total_steps: int, seed: int) -> letsam.radius.Radius:
+    """The radius of a run of so many steps; ValueError with one line if the settings make none."""
+    given = dict(settings)
+    rule = given.pop("rule", None)
+    try:
+        if rule == "growth":
+            return letsam.ScheduledRadius(steps=max(1, round(given.pop("by") * total_steps)), **given)
+        if rule == "random-walk":
+            return letsam.RandomWalkRadius(seed=seed, **given)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the radius with rule {rule!r} cannot be made: {error}") from None
+    raise ValueError(f"the rule of a radius is {rule!r}; choose from growth, random-walk")

@@ -1,0 +1,132 @@
+"""`letsam study price`: the runs of the searches, one after the other, and the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import plan as plans
+from .progress import Progress
+from .recipe import Table, Training
+from .reproduce_command import Reproduce, maker, plan_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from .loop import Run
+    from .record import Row
+    from .reproduce import Record
+    from .search import Search
+
+PRICE = "price"
+
+
+def price(request: Reproduce, table: Table, console: Console) -> None:
+    """Plan, make the searches that fit into the time, write a record of each, show the bill."""
+    from .record import write_json
+    from .reproduce import device_name
+    from .search import bill_rows, load_optuna, made, price_record
+
+    request.check(table)
+    device, folder = request.chosen_device(), request.results / PRICE
+    speeds = plans.Speeds([request.results / "bench", request.results / table.records, folder], device_name(device))
+    queue = _affordable(_wanted(request, table), speeds, request.minutes)
+    if request.plan:
+        console.print(plan_table([run for search in queue for run in _planned(search, speeds)], device_name(device)))
+        return
+    load_optuna()  # or its absence would be told after the first runs
+    folder.mkdir(parents=True, exist_ok=True)
+    (request.work / PRICE).mkdir(parents=True, exist_ok=True)
+    with Progress(console, sum(_minutes(search, speeds) for search in queue)) as progress:
+        run = _runner(request, device, speeds, progress)
+        for search in queue:
+            write_json(folder / f"{search.name}.json", price_record(search, made(search, run)))
+    for search in {search.column: search for search in queue}.values():
+        console.print(_shown(search.column, bill_rows(folder, search.column, search.auto.epochs)))
+
+
+def _wanted(request: Reproduce, table: Table) -> list[Search]:
+    """Of the columns that were asked for, else of the digits."""
+    from .search import searches
+
+    columns = request.columns or tuple(c for c in table.columns if table.cell("auto-sam", c, 0).data == "digits")
+    every = [search for column in columns for search in searches(table, column, request.scale)]
+    return [search for search in every if not request.seeds or search.seed in request.seeds]
+
+
+def _planned(search: Search, speeds: plans.Speeds) -> list[plans.Planned]:
+    return [
+        plans.Planned(PRICE, name, search.column, training, *speeds.minutes(training)) for name, training in search.runs
+    ]
+
+
+def _minutes(search: Search, speeds: plans.Speeds) -> float:
+    return sum(run.minutes for run in _planned(search, speeds))
+
+
+def _affordable(searches: list[Search], speeds: plans.Speeds, minutes: float | None) -> list[Search]:
+    """As many whole searches, in their order, as fit into the time."""
+    chosen, left = [], float("inf") if minutes is None else minutes
+    for search in searches:
+        if (cost := _minutes(search, speeds)) <= left:
+            chosen.append(search)
+            left -= cost
+    return chosen
+
+
+def _runner(
+    request: Reproduce, device: str, speeds: plans.Speeds, progress: Progress
+) -> Callable[[str, Training], Record]:
+    """Makes a run that has no record yet; returns its record."""
+    from .record import read_json
+    from .reproduce import name_of, run_all
+
+    make, folder, done = maker(request, device), request.results / PRICE, 0.0
+
+    def tell(run: plans.Planned, row: Row) -> None:
+        epoch, epochs = row["epoch"], run.training.epochs
+        text = f"{run.row}, {run.training}: epoch {epoch}/{epochs}"
+        progress.tell(done + run.minutes * epoch / epochs, text, last=epoch == epochs)
+
+    def run(name: str, training: Training) -> Record:
+        nonlocal done
+        planned = plans.Planned(PRICE, name, "", training, *speeds.minutes(training))
+        run_all([planned], make, request.work / PRICE, folder, tell, progress.say, _finished(request, device))
+        done += planned.minutes
+        path = folder / f"{name_of(training)}.json"
+        if not path.exists():
+            raise ValueError(f"another process is at {training}; wait for it, then give the same command")
+        found: Record = read_json(path)
+        return found
+
+    return run
+
+
+def _finished(request: Reproduce, device: str) -> Callable[[Run], Record]:
+    """The record of a run, with the accuracy on what was held out and the steps of an epoch."""
+    from .data.images import Images
+    from .reproduce import record
+    from .selection import loader
+    from .source import parts, source_of
+
+    images = loader(request.data, device)
+
+    def finish(run: Run) -> Record:
+        train, _ = images(run.training.data)
+        assert isinstance(train, Images)  # every task of the study is
+        held_out = source_of(run.training, train, parts(run.training, train)[1], run.device)
+        return record(run) | {"held_out_accuracy": run.evaluate(held_out)[1], "steps": run.steps}
+
+    return finish
+
+
+def _shown(column: str, rows: list[list[str]]) -> RichTable:
+    from rich.table import Table as RichTable
+
+    shown = RichTable(title=f"What a radius costs: {column}", title_justify="left")
+    for i, heading in enumerate(rows[0]):
+        shown.add_column(heading, justify="right" if i else "left")
+    for row in rows[1:]:
+        shown.add_row(*row)
+    return shown

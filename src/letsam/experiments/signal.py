@@ -1,0 +1,39 @@
+"""What a learned radius is asked for during an epoch, summed up on the device: no step waits for it."""
+
+from __future__ import annotations
+
+import torch
+
+import letsam
+
+from .record import Row
+
+
+class Signal:
+    """Of the updates since it was made; nothing at all for a radius that is not learned."""
+
+    def __init__(self, opt: letsam.SharpnessAware) -> None:
+        self._opt, self._updates = opt, 0
+        self._nu = self._log_rho()
+        self._less = torch.zeros_like(self._nu)
+        self._squares = torch.zeros_like(self._nu)
+
+    def listen(self) -> None:
+        """A step is over."""
+        asked = self._opt.last.tensors.get("hyper_gradient")
+        if asked is not None:
+            nu = self._log_rho()
+            self._updates += 1
+            self._less += asked > 0  # the objective rises with ν
+            self._squares += (nu - self._nu) ** 2
+            self._nu = nu
+
+    def row(self) -> Row:
+        """`less`: the share of updates that ask for a smaller radius; `nu_step`: the root mean square of Δν."""
+        if not self._updates:
+            return {}
+        share, square = (float(total) / self._updates for total in (self._less, self._squares))
+        return {"less": share, "nu_step": square**0.5}
+
+    def _log_rho(self) -> torch.Tensor:
+        return self._opt.param_groups[0]["sam_rho"].log()

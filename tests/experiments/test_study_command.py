@@ -1,0 +1,202 @@
+"""letsam study on tiny digits: the grid, its signal, verdicts and figures; resuming; the price of a radius."""
+
+import json
+import math
+
+import pytest
+
+from letsam.cli import main
+from letsam.experiments import study_drawing
+from letsam.experiments.reproduce import records
+from letsam.experiments.search import bill, bill_rows, taken
+from letsam.experiments.study import Task, verdicts
+
+RECIPE = """
+title = "Tiny"
+source = "a test"
+seeds = [0, 1]
+records = "radius"
+[train]
+data = "digits"
+model = "small-cnn"
+epochs = 2
+batch = 40
+lr = 0.03
+images = 200
+augment = false
+precision = "float32"
+[columns]
+easy = { seeds = [0] }
+hard = { noise = 0.4 }
+[rows]
+erm = { method = "erm" }
+"sam-0.05" = { method = "sam", rho = 0.05 }
+"sam-0.5" = { method = "sam", rho = 0.5 }
+"lets-sam-0.05" = { method = "lets-sam", rho = 0.05 }
+auto-sam = { method = "auto-sam", validation = "held-out" }
+"auto-sam-0.05" = { method = "auto-sam", rho = 0.05, validation = "held-out" }
+"auto-sam-0.5" = { method = "auto-sam", rho = 0.5, validation = "held-out" }
+asam = { method = "asam", only = ["hard"] }
+growth = { method = "sam", options = { radius = { rule = "growth", rho = 0.02, final = 1.0, by = 0.6 } } }
+random-walk = { method = "sam", options = { radius = { rule = "random-walk", initial = 0.02 } } }
+"""
+RUNS = 9 + 2 * 10
+
+
+def write_recipe(folder):
+    (folder / "recipes" / "radius-study").mkdir(parents=True)
+    (folder / "recipes" / "radius-study" / "recipe.toml").write_text(RECIPE)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A part of the grid first, then the rest: the second command goes on after the first."""
+    folder = tmp_path_factory.mktemp("study")
+    write_recipe(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["study", "radius", "--rows", "auto-sam", "--out", "images"]) == 0
+        first = {path: path.stat().st_mtime_ns for path in (folder / "results" / "radius").iterdir()}
+        assert len(first) == 3
+        assert main(["study", "radius", "--out", "images"]) == 0
+        assert all(path.stat().st_mtime_ns == time for path, time in first.items())
+    return folder
+
+
+def test_every_cell_has_its_seeds(place):
+    found = records(place / "results" / "radius").values()
+    assert len(found) == RUNS
+    assert sum(record["training"]["method"] == "asam" for record in found) == 2
+
+
+def test_learned_radii_tell_what_they_were_asked_for(place):
+    for record in records(place / "results" / "radius").values():
+        method = record["training"]["method"]
+        for row in record["rows"]:
+            assert ("less" in row) == method.startswith(("lets-", "auto-"))
+            if "less" in row:
+                assert 0 <= row["less"] <= 1
+                assert 0 <= row["nu_step"] < 0.31
+
+
+def test_controls_follow_their_path(place):
+    found = records(place / "results" / "radius").values()
+    ends = {r["training"]["options"]["radius"]["rule"]: r for r in found if "radius" in r["training"]["options"]}
+    assert ends["growth"]["result"]["rho"] == pytest.approx(1.0)
+    assert ends["random-walk"]["result"]["rho"] not in (0.02, pytest.approx(1.0))
+
+
+def test_the_figures(place):
+    names = {path.name for path in (place / "images").iterdir()}
+    kinds = ("sensitivity", "radius", "signal")
+    wanted = {f"radius-study-{column}-{kind}" for column in ("easy", "hard") for kind in kinds}
+    assert names == {f"{name}.{ending}" for name in wanted for ending in ("png", "svg")}
+
+
+def test_no_time_runs_nothing_and_draws(place, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(place)
+    assert main(["study", "radius", "--minutes", "0", "--scale", "0.5", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "auto-sam beats the best constant radius on at least three tasks" in out
+    assert "epoch 1/1" not in out
+    assert len(list(tmp_path.glob("*.png"))) == 6
+
+
+def test_letsam_figures_has_them_too(place, monkeypatch, tmp_path):
+    monkeypatch.chdir(place)
+    assert main(["figures", "radius-study", "--out", str(tmp_path), "--page", str(tmp_path / "page.html")]) == 0
+    assert f"<b>{RUNS}</b>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_plan_runs_nothing(tmp_path, monkeypatch, capsys):
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "radius", "--plan"]) == 0
+    assert f"{RUNS} runs" in capsys.readouterr().out
+    assert main(["study", "price", "--plan"]) == 0
+    assert f"{3 * (1 + 2 + 7)} runs" in capsys.readouterr().out
+    assert main(["study", "price", "--plan", "--minutes", "0"]) == 0
+    assert "0 runs" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["recipes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["radio"], "invalid choice"),
+        (["radius", "--rows", "ram"], "radius-study has no row 'ram'; choose from erm"),
+        (["price", "--seeds", "7"], "radius-study has no seed 7; choose from 0, 1"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, line):
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == 1
+
+
+def test_quarters():
+    rows = [{"less": x} for x in (0.0, 0.2, 1.0, 1.0, 0.5, 0.5, 0.0, 1.0)]
+    assert study_drawing.by_quarter(rows) == pytest.approx([0.1, 1.0, 0.5, 0.5])
+    assert math.isnan(study_drawing.by_quarter(rows[:2])[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "every", "some"),
+    [
+        ([1.0, 0.2, 0.1, -0.4], "reached: 4 of 4 tasks", "reached: 3 of 4 tasks"),
+        ([1.0, None, 0.1, -0.4], "not run: 3 tasks that were run, of 4", "not run: 3 tasks that were run, of 4"),
+        (
+            [1.0, None, 0.1, -0.6],
+            "not reached: 2 of 3 tasks that were run, of 4",
+            "not run: 3 tasks that were run, of 4",
+        ),
+        ([1.0, None, -0.1, -0.6], "not reached: 2 of 3 tasks that were", "not reached: 1 of 3 tasks that were"),
+    ],
+)
+def test_verdicts(values, every, some):
+    found = list(verdicts([Task(str(i), x, x, 0.5) for i, x in enumerate(values)]).values())
+    assert found[0].startswith(every)
+    assert found[1].startswith(some)
+    assert found[3] == "reached: 4 of 4 tasks"
+
+
+def test_without_optuna_the_price_is_refused_before_any_run(tmp_path, monkeypatch, capsys):
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    assert main(["study", "price", "--columns", "hard"]) == 2
+    assert "pip install 'letsam[study]'" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_price(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("optuna")
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ["study", "price", "--columns", "hard", "--seeds", "0"]
+    assert main(command) == 0
+    folder = tmp_path / "results" / "price"
+    out = capsys.readouterr().out
+    before = {path.name: path.read_bytes() for path in folder.glob("digits*")}
+    assert len(before) == 1 + 2 + 7
+    (price,) = (json.loads(path.read_text()) for path in folder.glob("price-*"))
+    contenders = bill(price["trials"])
+    assert [len(trials) for trials in contenders.values()] == [1, 1, 2, 2]
+    assert contenders["auto-sam"][0]["passes"] == 3 * 5 * 2  # 180 images are left, 2 epochs of 5 steps
+    assert all(0.05 <= trial["rho"] <= 0.5 for trial in price["trials"]["tpe"])
+    rows = bill_rows(folder, "hard", 2)
+    assert rows[3][:2] == ["grid search", "2"]
+    assert "(1.3×)" in rows[3][2]
+    assert f"{taken(contenders['grid search'])['test']:.1f} (1)" == rows[3][4]
+    assert "grid search" in out
+    next(folder.glob("digits-small-cnn-sam*")).unlink()  # as if it had been stopped before
+    assert main(command) == 0
+    assert before.keys() == {path.name for path in folder.glob("digits*")}
+    (again,) = (json.loads(path.read_text()) for path in folder.glob("price-*"))
+    keys = ("rho", "held_out", "test")
+    assert [[t[k] for k in keys] for t in again["trials"]["tpe"]] == [
+        [t[k] for k in keys] for t in price["trials"]["tpe"]
+    ]
