@@ -8,10 +8,18 @@ import letsam
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
-PAPER = {"cifar10": 44, "cifar100": 44, "imagenet": 11, "label-noise": 88, "initial-radius": 14, "upper-level": 6}
+PAPER = {
+    "cifar10": 44,
+    "cifar100": 44,
+    "imagenet": 11,
+    "label-noise": 88,
+    "initial-radius": 14,
+    "upper-level": 6,
+    "iwslt14": 5,
+}
 
 
-def test_every_table_of_the_paper_that_is_about_images():
+def test_every_table_of_the_paper_that_is_about_images_or_translation():
     assert set(PAPER) <= set(list_recipes(FOLDER))
 
 
@@ -33,6 +41,7 @@ def test_published_cells():
     assert load_recipe(FOLDER, "label-noise").published["esam", "resnet32-80"] == (10.09, 0.1)
     assert load_recipe(FOLDER, "initial-radius").published["1.5", "cifar100"] == (81.65, 0.06)
     assert load_recipe(FOLDER, "upper-level").published["gap", "cifar10"] == (96.75, 0.18)
+    assert load_recipe(FOLDER, "iwslt14").published["lets-sam", "transformer"] == (34.85, 0.02)
 
 
 def test_settings_of_the_appendix():
@@ -42,6 +51,13 @@ def test_settings_of_the_appendix():
     assert table.cell("sam", "pyramidnet110", 0).epochs == 300
     vit = table.cell("erm", "vit-s", 1)
     assert (vit.base, vit.lr, vit.batch, vit.epochs, vit.seed) == ("adam", 1e-4, 256, 1200, 1)
+
+
+def test_settings_of_the_appendix_for_translation():
+    run = load_recipe(FOLDER, "iwslt14").cell("lets-sam", "transformer", 0)
+    assert (run.lr, run.beta2, run.weight_decay, run.label_smoothing, run.epochs) == (5e-4, 0.98, 1e-4, 0.1, 50)
+    assert (run.options, run.validation) == ({"lr": 1e-5}, "training")
+    assert load_recipe(FOLDER, "multi30k").cell("auto-sam", "transformer", 0).validation == "held-out"
 
 
 def test_tables_share_runs():

@@ -33,7 +33,7 @@ def translate(
     finished = torch.zeros(n, dtype=torch.long, device=device)
     for t in range(answers.shape[1]):
         logits = model.step(tokens[:, -1], cache).float().log_softmax(-1).view(n, beam, -1)
-        logits[..., [PAD, BOS]] = NEVER
+        logits[..., :EOS] = NEVER  # neither PAD nor BOS is ever said
         logits = torch.where((t >= longest)[:, None, None] & ~_is_end(logits), NEVER, logits)
         vocabulary = logits.shape[-1]
         found, which = (scores[:, :, None] + logits).flatten(1).topk(min(2 * beam, beam * vocabulary))

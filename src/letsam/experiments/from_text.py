@@ -46,8 +46,10 @@ class FromText:
     def _order(self, epoch: int, stream: int) -> Order:
         if self._orders.get(stream, (None,))[0] != epoch:
             what = self._lengths[stream], self.edges, self._training.batch, 2 * self._training.seed + stream, epoch
-            # To fetch the rows of a batch alone would make the host wait at every step.
-            self._orders[stream] = epoch, [(n, rows.to(self._device)) for n, rows in buckets.batches(*what)]
+            lengths, rows = zip(*buckets.batches(*what), strict=True)
+            # All rows at once: to fetch those of a batch alone would make the host wait at every step.
+            there = torch.cat(rows).to(self._device).split([len(part) for part in rows])
+            self._orders[stream] = epoch, list(zip(lengths, there, strict=True))
         return self._orders[stream][1]
 
 

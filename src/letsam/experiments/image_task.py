@@ -18,8 +18,8 @@ from .source import ImageSet, source_of
 class ImageTask:
     """Any model of images, in memory or on the disk."""
 
-    metrics = ("test_loss", "test_accuracy")
-    result = ("test_accuracy", "test_loss")
+    metrics: tuple[str, ...] = ("test_loss", "test_accuracy")
+    result: tuple[str, ...] = ("test_accuracy", "test_loss")
 
     def __init__(self, training: Training, train: ImageSet, test: ImageSet, device: torch.device) -> None:
         self.source = source_of(training, train, test, device)

@@ -75,7 +75,9 @@ class Training:
         _one_of("data", self.data, (*IMAGES, *TEXT))
         _one_of("model", self.model, (*MODELS, *TRANSLATORS))
         if self.data in TEXT and self.model not in TRANSLATORS:
-            raise ValueError(f"{self.data} is text, and {self.model} reads images; choose from {', '.join(TRANSLATORS)}")
+            raise ValueError(
+                f"{self.data} is text, and {self.model} reads images; choose from {', '.join(TRANSLATORS)}"
+            )
         if self.data in IMAGES and self.model not in MODELS:
             raise ValueError(f"{self.data} has images, and {self.model} reads text; choose from {', '.join(MODELS)}")
         if self.ema and self.average:

@@ -24,7 +24,7 @@ class Task(Protocol):
     metrics: tuple[str, ...]
     """What a test measures, in the order of a row; not every test measures all of it."""
     result: tuple[str, ...]
-    """Those that a record has in its result, the score of the table first."""
+    """The same in the order of a record's result."""
     facts: dict[str, str]
     """What a record has to say about the metrics, once they were measured."""
 

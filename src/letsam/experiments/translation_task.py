@@ -1,4 +1,4 @@
-"""Translation: label-smoothed loss over tokens; the loss of the test text at every test, BLEU by beam search at last."""
+"""Translation: label-smoothed loss over tokens; every test has the loss of the test text, the last one BLEU too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .from_text import FromText, by_length, rows_of_pairs
 from .models.translator import Translator
 from .recipe import Training
 from .smoothing import token_loss
-from .source import pair_parts
+from .source import Source, pair_parts
 
 DECODED_TOKENS = 4096
 """Of sources that are translated at once, padding included."""
@@ -26,11 +26,11 @@ DECODED_TOKENS = 4096
 class TranslationTask:
     """A translator and its sentence pairs."""
 
-    metrics = ("test_loss", "bleu", "tokenised_bleu")
+    metrics: tuple[str, ...] = ("test_loss", "bleu", "tokenised_bleu")
+    result: tuple[str, ...] = ("bleu", "tokenised_bleu", "test_loss")
 
     def __init__(self, training: Training, train: Pairs, test: Pairs, device: torch.device) -> None:
-        self.source = FromText(training, pair_parts(training, train), test, device)
-        self.result = ("bleu", "tokenised_bleu", "test_loss")
+        self.source: Source = FromText(training, pair_parts(training, train), test, device)
         self.facts: dict[str, str] = {}
         self._training, self._test, self._device = training, test, device
 

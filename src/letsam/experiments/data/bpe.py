@@ -6,6 +6,7 @@ these. Joining the pieces and turning ▁ into spaces gives the text back, but f
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ SIZE = 10_000
 
 def learn(sentences: Iterable[str]) -> Tokenizer:
     """A vocabulary of at most 10,000 pieces, the four special ones first."""
+    _needed()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))
@@ -32,6 +34,7 @@ def learn(sentences: Iterable[str]) -> Tokenizer:
 
 def load(content: bytes) -> Tokenizer:
     """A vocabulary from its JSON."""
+    _needed()
     from tokenizers import Tokenizer
 
     return Tokenizer.from_str(content.decode())
@@ -45,3 +48,9 @@ def encode(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
 def decode(tokenizer: Tokenizer, tokens: list[list[int]]) -> list[str]:
     """Text again; special pieces are left out."""
     return tokenizer.decode_batch(tokens, skip_special_tokens=True)
+
+
+def _needed() -> None:
+    """One line where the packages for text are missing."""
+    if any(importlib.util.find_spec(package) is None for package in ("tokenizers", "sacrebleu")):
+        raise RuntimeError("text needs the packages tokenizers and sacrebleu: pip install 'letsam[cli,language]'")

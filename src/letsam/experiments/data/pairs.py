@@ -2,7 +2,7 @@
 
 A stored set of text is a folder with two files:
 
-    pairs.safetensors   {train,valid,test}_{source,target} int32, …_ends int64, references (text) and bpe (JSON) as bytes
+    pairs.safetensors   {train,valid,test}_{source,target} int32, …_ends int64; references, bpe: bytes of text, of JSON
     source.json         where it came from, pairs, what was left out, hashes
 """
 
@@ -115,9 +115,7 @@ def from_tensors(named: dict[str, Tensor], vocabulary: int, device: torch.device
     tokenizer = bpe.load(named["bpe"].numpy().tobytes())
     parts = {
         split: Pairs(
-            *(_side(named[f"{split}_{side}"], named[f"{split}_{side}_ends"], device) for side in ("source", "target")),
-            vocabulary,
-            tokenizer,
+            _side(named, f"{split}_source", device), _side(named, f"{split}_target", device), vocabulary, tokenizer
         )
         for split in ("train", "valid", "test")
     }
@@ -125,7 +123,8 @@ def from_tensors(named: dict[str, Tensor], vocabulary: int, device: torch.device
     return replace(parts["train"], held_out=parts["valid"]), replace(parts["test"], references=references)
 
 
-def _side(tokens: Tensor, ends: Tensor, device: torch.device | str) -> Side:
+def _side(named: dict[str, Tensor], name: str, device: torch.device | str) -> Side:
+    tokens, ends = named[name], named[f"{name}_ends"]
     starts = torch.cat([ends.new_zeros(1), ends[:-1]])
     return Side(tokens.long().to(device), starts.to(device), (ends - starts).to(device))
 

@@ -11,7 +11,9 @@ back only. Nothing here waits for the device or has a shape that depends on the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -38,16 +40,16 @@ class Cache:
         self.past = [(keys[rows], values[rows]) for keys, values in self.past]
 
 
-class Branch(nn.Module):
-    """norm(x + dropout(branch(x)))"""
+class Shortcut(nn.Module):
+    """norm(x + dropout(branch)) of x and what a branch made of it."""
 
-    def __init__(self, branch: nn.Module, width: int, dropout: float) -> None:
+    def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
-        self.branch, self.dropout, self.norm = branch, nn.Dropout(dropout), nn.LayerNorm(width)
+        self.dropout, self.norm = nn.Dropout(dropout), nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, *arguments: object, **options: object) -> Tensor:
-        """(batch, tokens, width) to the same."""
-        return self.norm(x + self.dropout(self.branch(x, *arguments, **options)))
+    def forward(self, x: Tensor, branch: Tensor) -> Tensor:
+        """(batch, tokens, width) twice to the same."""
+        return self.norm(x + self.dropout(branch))
 
 
 def _feed_forward(width: int, hidden: int) -> nn.Sequential:
@@ -63,12 +65,13 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, width: int, hidden: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.attention = Branch(CrossAttention(width, heads), width, dropout)
-        self.feed_forward = Branch(_feed_forward(width, hidden), width, dropout)
+        self.attention, self.feed_forward = CrossAttention(width, heads), _feed_forward(width, hidden)
+        self.add1, self.add2 = (Shortcut(width, dropout) for _ in range(2))
 
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
         """(batch, tokens, width) to the same."""
-        return self.feed_forward(self.attention(x, self.attention.branch.keys_values(x), seen))
+        x = self.add1(x, self.attention(x, self.attention.keys_values(x), seen))
+        return self.add2(x, self.feed_forward(x))
 
 
 class DecoderLayer(nn.Module):
@@ -76,31 +79,38 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, hidden: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.attention = Branch(CrossAttention(width, heads), width, dropout)
-        self.source = Branch(CrossAttention(width, heads), width, dropout)
-        self.feed_forward = Branch(_feed_forward(width, hidden), width, dropout)
+        self.attention, self.source = (CrossAttention(width, heads) for _ in range(2))
+        self.feed_forward = _feed_forward(width, hidden)
+        self.add1, self.add2, self.add3 = (Shortcut(width, dropout) for _ in range(3))
 
     def forward(self, x: Tensor, source: KeysValues, seen: Tensor) -> Tensor:
         """A whole target."""
-        x = self.attention(x, self.attention.branch.keys_values(x), causal=True)
-        return self.feed_forward(self.source(x, source, seen))
+        return self._rest(self.attention(x, self.attention.keys_values(x), causal=True), x, source, seen)
 
-    def step(
-        self, x: Tensor, source: KeysValues, seen: Tensor, past: KeysValues | None
-    ) -> tuple[Tensor, KeysValues]:
+    def step(self, x: Tensor, source: KeysValues, seen: Tensor, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
         """One more token; returns its output, and keys and values of all tokens so far."""
-        keys, values = self.attention.branch.keys_values(x)
+        keys, values = self.attention.keys_values(x)
         if past is not None:
             keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
-        x = self.attention(x, (keys, values))
-        return self.feed_forward(self.source(x, source, seen)), (keys, values)
+        return self._rest(self.attention(x, (keys, values)), x, source, seen), (keys, values)
+
+    def _rest(self, attended: Tensor, x: Tensor, source: KeysValues, seen: Tensor) -> Tensor:
+        x = self.add1(x, attended)
+        x = self.add2(x, self.source(x, source, seen))
+        return self.add3(x, self.feed_forward(x))
 
 
 class Translator(nn.Module):
     """(source, target shifted by one) to the logits of the target: 6 + 6 layers of width 512 by default."""
 
     def __init__(
-        self, vocabulary: int, width: int = 512, hidden: int = 1024, heads: int = 4, depth: int = 6, dropout: float = 0.3
+        self,
+        vocabulary: int,
+        width: int = 512,
+        hidden: int = 1024,
+        heads: int = 4,
+        depth: int = 6,
+        dropout: float = 0.3,
     ) -> None:
         super().__init__()
         self.source_embed, self.target_embed = (nn.Embedding(vocabulary, width) for _ in range(2))
@@ -115,7 +125,7 @@ class Translator(nn.Module):
         """(batch, tokens) twice to (batch, tokens, vocabulary)."""
         cache = self.start(source)
         x = self._embedded(self.target_embed, target, 0)
-        for layer, keys_values in zip(self.decoder, cache.source, strict=True):
+        for layer, keys_values in zip(self._layers, cache.source, strict=True):
             x = layer(x, keys_values, cache.seen)
         return linear(x, self.target_embed.weight)
 
@@ -125,18 +135,22 @@ class Translator(nn.Module):
         x = self._embedded(self.source_embed, source, 0)
         for layer in self.encoder:
             x = layer(x, seen)
-        return Cache(seen, [layer.source.branch.keys_values(x) for layer in self.decoder])
+        return Cache(seen, [layer.source.keys_values(x) for layer in self._layers])
 
     def step(self, tokens: Tensor, cache: Cache) -> Tensor:
         """Tokens (batch,) at the next place to the logits of those after them; the cache grows by one place."""
         x = self._embedded(self.target_embed, tokens[:, None], cache.length)
-        past = cache.past or [None] * len(self.decoder)
+        past: Sequence[KeysValues | None] = cache.past or [None] * len(self.decoder)
         cache.past = []
-        for layer, keys_values, before in zip(self.decoder, cache.source, past, strict=True):
+        for layer, keys_values, before in zip(self._layers, cache.source, past, strict=True):
             x, now = layer.step(x, keys_values, cache.seen, before)
             cache.past.append(now)
         cache.length += 1
         return linear(x[:, 0], self.target_embed.weight)
+
+    @property
+    def _layers(self) -> list[DecoderLayer]:
+        return cast(list[DecoderLayer], list(self.decoder))
 
     def _embedded(self, embed: nn.Embedding, tokens: Tensor, first: int) -> Tensor:
         width = embed.embedding_dim
@@ -146,7 +160,7 @@ class Translator(nn.Module):
 
 def places(first: int, count: int, width: int, like: Tensor) -> Tensor:
     """sin(p·ω) and cos(p·ω) at the places p from `first` on, with ω = 10000^(−2i/width) for i below width/2."""
-    options = {"dtype": like.dtype, "device": like.device}
-    omega = torch.exp(torch.arange(width // 2, **options) * (-2 * math.log(10_000) / width))
-    angles = torch.arange(first, first + count, **options)[:, None] * omega
+    numbers = torch.arange(max(first + count, width // 2), dtype=like.dtype, device=like.device)
+    omega = torch.exp(numbers[: width // 2] * (-2 * math.log(10_000) / width))
+    angles = numbers[first : first + count, None] * omega
     return torch.cat([angles.sin(), angles.cos()], 1)
