@@ -150,7 +150,7 @@ def scored(model, source, answer, penalty):
     target = torch.tensor([[*answer, EOS]])
     shifted = torch.cat([torch.full((1, 1), BOS), target[:, :-1]], 1)
     p = model(source[None], shifted).log_softmax(-1).gather(-1, target[..., None])
-    return float(p.sum()) / (len(answer) + 1) ** penalty
+    return p.sum().item() / (len(answer) + 1) ** penalty
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 1.5])
