@@ -18,9 +18,9 @@ from letsam.experiments import models
 from letsam.experiments.checkpoint import load_checkpoint
 from letsam.experiments.data.augment import normalise
 from letsam.experiments.data.images import load
-from letsam.experiments.loop import parts
 from letsam.experiments.measures import SEED, Batches
 from letsam.experiments.recipe import Training
+from letsam.experiments.source import parts
 
 SMALL = ["--points", "5", "--images", "100"]
 
