@@ -45,7 +45,7 @@ class Data:
     """Find or fetch a data set, check its hashes, store it, and say what there is."""
 
     name: tyro.conf.Positional[str]
-    """cifar10, cifar100, fashion-mnist, imagenet or digits."""
+    """cifar10, cifar100, fashion-mnist, imagenet, digits, iwslt14 or multi30k."""
     folder: Path | None = None
     """Where sets are stored; default: $LETSAM_DATA, else ~/.cache/letsam."""
     source: Path | None = None

@@ -184,7 +184,7 @@ def test_a_run_that_fails_leaves_no_process(sets: tuple[ImageSet, ImageSet], tmp
 def test_reading_does_not_touch_the_random_state(sets: tuple[ImageSet, ImageSet]) -> None:
     run, before = Run(TINY, *sets, "cpu"), torch.get_rng_state()
     run.source.batch(0, 0, 0)
-    run.evaluate()
+    run.evaluate(1)
     run.close()
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -30,12 +30,12 @@ def test_the_average_is_that_of_the_formula():
     torch.manual_seed(0)
     model = create("resnet32", 3)
     opt = torch.optim.SGD(model.parameters(), 1e-3)
-    average, expected = Average(model, 0.9), doubles(model)
+    average, expected = Average(model), doubles(model)
     for _ in range(6):
         opt.zero_grad()
         model(torch.randn(4, 3, 32, 32)).square().mean().backward()
         opt.step()
-        average.update()
+        average.update(1 - 0.9)
         expected = moved(expected, model, 0.9)
     assert average.state.keys() == expected.keys()
     for name, value in average.state.items():
@@ -65,7 +65,7 @@ def test_the_average_is_evaluated_and_does_not_touch_the_training():
     assert rows[0]["test_loss"] != rows[1]["test_loss"]
     assert averaged.average is not None
     plain.model.load_state_dict(averaged.average.state)
-    assert plain.evaluate() == (rows[0]["test_loss"], rows[0]["test_accuracy"])
+    assert plain.evaluate(2) == {name: rows[0][name] for name in ("test_loss", "test_accuracy")}
 
 
 def test_off_there_is_none():

@@ -8,10 +8,18 @@ import letsam
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
-PAPER = {"cifar10": 44, "cifar100": 44, "imagenet": 11, "label-noise": 88, "initial-radius": 14, "upper-level": 6}
+PAPER = {
+    "cifar10": 44,
+    "cifar100": 44,
+    "imagenet": 11,
+    "label-noise": 88,
+    "initial-radius": 14,
+    "upper-level": 6,
+    "iwslt14": 5,
+}
 
 
-def test_every_table_of_the_paper_that_is_about_images():
+def test_every_table_of_the_paper_that_is_about_images_or_translation():
     assert set(PAPER) <= set(list_recipes(FOLDER))
 
 
@@ -35,6 +43,7 @@ def test_published_cells():
     assert load_recipe(FOLDER, "label-noise").published["esam", "resnet32-80"] == (10.09, 0.1)
     assert load_recipe(FOLDER, "initial-radius").published["1.5", "cifar100"] == (81.65, 0.06)
     assert load_recipe(FOLDER, "upper-level").published["gap", "cifar10"] == (96.75, 0.18)
+    assert load_recipe(FOLDER, "iwslt14").published["lets-sam", "transformer"] == (34.85, 0.02)
 
 
 def test_settings_of_the_appendix():
@@ -59,6 +68,13 @@ def test_rows_of_some_columns_and_columns_of_more_seeds():
     assert not [c for r, c, training in table.runs() if r == "asam-1" and training.noise == 0.2]
     assert {training.seed for _, c, training in table.runs() if c == "cifar10-short"} == {0, 1}
     assert all(t.validation == "held-out" for _, _, t in table.runs() if t.method.startswith("auto-"))
+
+
+def test_settings_of_the_appendix_for_translation():
+    run = load_recipe(FOLDER, "iwslt14").cell("lets-sam", "transformer", 0)
+    assert (run.lr, run.beta2, run.weight_decay, run.label_smoothing, run.epochs) == (5e-4, 0.98, 1e-4, 0.1, 50)
+    assert (run.options, run.validation) == ({"lr": 1e-5}, "training")
+    assert load_recipe(FOLDER, "multi30k").cell("auto-sam", "transformer", 0).validation == "held-out"
 
 
 def test_tables_share_runs():

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_text import copy_pairs
 
 from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.data.images import Images
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
-from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.recipe import TEXT, Figure, list_recipes, load_recipe
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
-SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "digits-0")
+SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "digits-0", "transformer")
 RECIPE = """
 title = "Digits"
 source = "a test"
@@ -69,8 +70,11 @@ def random_images(data, n):
 @pytest.mark.parametrize(("name", "row", "column"), list(tiny_cells()))
 def test_every_recipe_on_two_tiny_batches(name, row, column):
     training = replace(load_recipe(FOLDER, name).cell(row, column, 0), epochs=1, batch=2, precision="float32")
-    images = 4 if training.validation == "training" else 6  # of which one is held out
-    run = Run(training, random_images(training.data, images), random_images(training.data, 2), "cpu")
+    if training.data in TEXT:
+        run = Run(replace(training, batch=16), *copy_pairs((4, 2, 2), longest=2), "cpu")  # two rows of at most 8 tokens
+    else:
+        images = 4 if training.validation == "training" else 6  # of which one is held out
+        run = Run(training, random_images(training.data, images), random_images(training.data, 2), "cpu")
     result = run.epoch()
     assert run.steps in (2, 3)
     assert result["skipped"] == 0

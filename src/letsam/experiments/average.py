@@ -1,10 +1,15 @@
-"""An exponential moving average of the weights: ā ← keep·ā + (1 − keep)·θ after every step, one more copy of them.
+"""An average of the weights, ā ← ā + share·(θ − ā), one more copy of them.
 
-It starts at the first weights, which have the share keepᵗ of it after t steps: choose keep so that this is nothing at
-the end. The running statistics are averaged with the weights, counters are copied. Training never sees the average.
+With a share of 1 − keep after every step it is an exponential moving average. It starts at the first weights, which
+have the share keepᵗ of it after t steps: choose keep so that this is nothing at the end. With a share of 1/k after the
+k-th of the last epochs it is their mean. The running statistics are averaged with the weights, counters are copied.
+Training never sees the average.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +18,8 @@ from torch import Tensor, nn
 class Average:
     """The average of a model's weights and buffers, and the model with them in place of its own."""
 
-    def __init__(self, model: nn.Module, keep: float) -> None:
-        self._model, self._keep = model, keep
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
         now = model.state_dict()  # shares the memory of the model, which changes in place
         self.state = {name: value.clone() for name, value in now.items()}
         smooth = [name for name in now if now[name].is_floating_point()]
@@ -24,17 +29,29 @@ class Average:
         )
 
     @torch.no_grad()
-    def update(self) -> None:
-        """After a step."""
-        torch._foreach_lerp_(*self._smooth, 1 - self._keep)
+    def update(self, share: float) -> None:
+        """Move towards the present weights."""
+        torch._foreach_lerp_(*self._smooth, share)
         if self._rest[0]:
             torch._foreach_copy_(*self._rest)
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Go on from a saved `state`."""
-        for name, value in self.state.items():
-            value.copy_(state[name])
+        _copy(self.state, state)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """The outputs of the averaged model."""
-        return torch.func.functional_call(self._model, self.state, (x,))
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The model has the average inside, and its own weights again after it."""
+        now = self._model.state_dict()
+        before = {name: value.clone() for name, value in now.items()}
+        try:
+            _copy(now, self.state)
+            yield
+        finally:
+            _copy(now, before)
+
+
+@torch.no_grad()
+def _copy(to: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    for name, value in to.items():
+        value.copy_(values[name])

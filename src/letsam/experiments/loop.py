@@ -1,4 +1,4 @@
-"""One training run on images: any method, any base optimizer, images in memory or on the disk, captured passes.
+"""One training run: any task, any method, any base optimizer, captured passes.
 
 Batches, augmentation and label noise are functions of the seed and the step, so that a checkpoint holds the weights,
 the optimizer, the random state of dropout and the rows so far, and a resumed run is the run that never stopped.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 import letsam
 
-from . import models
 from .average import Average
 from .checkpoint import load_checkpoint, save_checkpoint
 from .control import control
@@ -27,7 +24,8 @@ from .recipe import Training
 from .record import Row
 from .schedule import factor
 from .signal import Signal
-from .source import TRAINING, VALIDATION, Batch, ImageSet, Source, source_of
+from .source import TRAINING, VALIDATION, AnySet, Batch
+from .task import task_of
 
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
@@ -37,20 +35,17 @@ Tell = Callable[[Row], None]
 class Run:
     """Everything that changes during one run, and how it goes through an epoch."""
 
-    def __init__(self, training: Training, train: ImageSet, test: ImageSet, device: str) -> None:
+    def __init__(self, training: Training, train: AnySet, test: AnySet, device: str) -> None:
         self.training, self.device = training, torch.device(device)
-        self.source = source_of(training, train, test, self.device)
+        self.task = task_of(training, train, test, self.device)
+        self.source = self.task.source
         torch.manual_seed(training.seed)
-        self.model = models.create(training.model, train.classes).to(self.device)
-        if self._on_gpu:
-            torch.backends.cudnn.benchmark = True  # two shapes in a whole run: the search for fast kernels pays
-            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.average = Average(self.model, training.ema) if training.ema else None
+        self.model = self.task.model()
+        self.average = Average(self.model) if training.ema or training.average else None
         self.steps = self.source.steps
         self.opt = optimizer(training, self.model, self.steps * training.epochs)
         self.rows: list[Row] = []
-        mean = partial(cross_entropy, label_smoothing=training.label_smoothing)
-        self._loss_fn = partial(mean, reduction="none") if self.opt.keep < 1 else mean
+        self._loss_fn = self.task.loss_fn(per_sample=self.opt.keep < 1)
 
     def epoch(self) -> Row:
         """Train one epoch, measure, and add a row."""
@@ -64,6 +59,8 @@ class Run:
             signal.listen()
         train_loss = float(total) / self.steps  # waits for the device: the epoch is over
         seconds = time.perf_counter() - begin
+        if self.average is not None and self._averaged(number + 1) > 0:
+            self.average.update(1 / self._averaged(number + 1))
         row = self._measured(number + 1, train_loss, passes / self.steps) | signal.row()
         self.rows.append(row | {"seconds": seconds, "seconds_with_test": time.perf_counter() - begin})
         return self.rows[-1]
@@ -100,14 +97,18 @@ class Run:
             group["lr"] = self.training.lr * share
         val_closure = self._closure(self.source.batch(epoch, i, VALIDATION)) if self.opt.needs_validation else None
         loss = self.opt.step(self._closure(self.source.batch(epoch, i, TRAINING)), val_closure)
-        if self.average is not None:
-            self.average.update()
+        if self.average is not None and self.training.ema:
+            self.average.update(1 - self.training.ema)
         return loss
+
+    def _averaged(self, epoch: int) -> int:
+        """How many epochs the mean over the last ones is of, after an epoch."""
+        return epoch - self.training.epochs + self.training.average if self.training.average else 0
 
     def _closure(self, batch: Batch) -> letsam.closures.Closure:
         compiled = self._on_gpu and self.training.compile
         return letsam.closure(
-            self.model, self._loss_fn, batch, autocast=self._dtype, capture=self._on_gpu, compile=compiled
+            self.model, self._loss_fn, batch, autocast=self.autocast, capture=self._on_gpu, compile=compiled
         )
 
     @property
@@ -115,7 +116,8 @@ class Run:
         return self.device.type == "cuda"
 
     @property
-    def _dtype(self) -> torch.dtype | None:
+    def autocast(self) -> torch.dtype | None:
+        """The type of the passes; None: that of the weights."""
         return torch.bfloat16 if self.training.precision == "bfloat16" else None
 
     def _measured(self, epoch: int, train_loss: float, passes: float) -> Row:
@@ -123,35 +125,22 @@ class Run:
         row: Row = {
             "epoch": epoch,
             "train_loss": train_loss,
-            "test_loss": None,
-            "test_accuracy": None,
+            **dict.fromkeys(self.task.metrics),
             "rho": None if isinstance(self.opt.policy, letsam.Never) else float(self.opt.param_groups[0]["sam_rho"]),
             "lr": self.opt.param_groups[0]["lr"],
             "passes": passes,
             "skipped": int(self.opt.param_groups[0]["sam_skipped"]),
         }
         if epoch % every == 0 or epoch == self.training.epochs:
-            row["test_loss"], row["test_accuracy"] = self.evaluate()
+            row |= self.evaluate(epoch)
         return row
 
-    @torch.no_grad()
-    def evaluate(self, source: Source | None = None) -> tuple[float, float]:
-        """Mean loss and accuracy on the test images, with the running statistics; of the average, if there is one.
-
-        Of another source, if one is given: its test images.
-        """
+    def evaluate(self, epoch: int) -> dict[str, float]:
+        """The task's metrics of the weights after an epoch; of their average, if there is one by then."""
         self.model.eval()
-        loss, right = (torch.zeros((), device=self.device, dtype=torch.float64) for _ in range(2))
-        count = 0
-        outputs_of = self.model if self.average is None else self.average
-        with closing((source or self.source).test()) as batches:
-            for x, y in batches:
-                with torch.autocast(self.device.type, self._dtype, enabled=self._dtype is not None):
-                    outputs = outputs_of(x).float()
-                loss += cross_entropy(outputs, y, reduction="sum")
-                right += (outputs.argmax(1) == y).sum()
-                count += len(y)
-        return float(loss) / count, float(right) / count
+        average = self.average if self.training.ema or self._averaged(epoch) > 0 else None
+        with nullcontext() if average is None else average.applied():
+            return self.task.evaluate(self.model, self.autocast, last=epoch == self.training.epochs)
 
     def close(self) -> None:
         """End the processes that read images, and forget what was compiled: torch keeps eight networks, then none."""
@@ -168,7 +157,7 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
         base = torch.optim.SGD(params, lr, training.momentum, weight_decay=weight_decay, fused=True)
     else:
         adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
-        base = adam(params, lr, weight_decay=weight_decay, fused=True)
+        base = adam(params, lr, (0.9, training.beta2), weight_decay=weight_decay, fused=True)
     options = dict(training.options)
     if letsam.describe(training.method).takes("total_steps"):
         options.setdefault("total_steps", total_steps)

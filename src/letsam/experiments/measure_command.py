@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .measures import Settings
     from .reproduce import Record
-    from .source import ImageSet
+    from .source import AnySet
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _measure_run(
     before: int,
     record: Record,
     run: Training,
-    train: ImageSet,
+    train: AnySet,
     settings: Settings,
     device: str,
     command: str,

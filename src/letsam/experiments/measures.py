@@ -27,7 +27,7 @@ from .data.images import Images
 from .recipe import Training
 from .record import environment
 from .reproduce import Record, device_name
-from .source import ImageSet, parts
+from .source import AnySet, parts
 
 KIND = "letsam measure"
 FORMAT = 1
@@ -84,7 +84,7 @@ class Batches:
 def measured(
     record: Record,
     training: Training,
-    train: ImageSet,
+    train: AnySet,
     settings: Settings,
     place: Path,
     device: str,
@@ -97,9 +97,9 @@ def measured(
     after them.
     """
     begin = time.perf_counter()
-    model = _trained(place / f"{training.identity}.safetensors", record, train.classes, device)
     if not isinstance(train, Images):
-        raise ValueError(f"{training.data} is read from the disk, and measures want their images in memory")
+        raise ValueError(f"{training.data} is text or read from the disk, and measures want images in memory")
+    model = _trained(place / f"{training.identity}.safetensors", record, train.classes, device)
     images, _ = parts(training, train)
     loss_fn = partial(cross_entropy, label_smoothing=training.label_smoothing)
 

@@ -15,13 +15,17 @@ from .recipe import Table, Training
 
 ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
 """What every other cell is compared with comes first."""
-TRAINING_IMAGES = {
+SAMPLES = {
     "cifar10": 50_000,
     "cifar100": 50_000,
     "fashion-mnist": 60_000,
     "imagenet": 1_281_167,
     "digits": 1000,
+    "iwslt14": 4_600_000,
+    "multi30k": 600_000,
 }
+"""Images of an epoch; of text the tokens of the longer side, padding included."""
+PAIRS = {"iwslt14": 160_239, "multi30k": 28_998}
 GFLOP = {
     "resnet18": 0.56,
     "resnet32": 0.07,
@@ -30,8 +34,10 @@ GFLOP = {
     "pyramidnet110": 4.7,
     "vit-s": 1.4,
     "small-cnn": 0.001,
+    "transformer-iwslt": 0.037,
+    "transformer-tiny": 0.0026,
 }
-"""Multiplications of a forward pass, an image, in 10⁹: for a machine where nothing was measured yet."""
+"""Multiplications of a forward pass, an image or a token, in 10⁹: for a machine where nothing was measured yet."""
 ASSUMED = {"cuda": 100.0, "cpu": 0.05}
 """10¹² operations a second that such a machine is taken to do."""
 
@@ -77,8 +83,10 @@ class Speeds:
 
 def steps_per_epoch(training: Training) -> int:
     """The last, shorter batch counts."""
-    images = training.images or TRAINING_IMAGES[training.data]
-    return math.ceil(images / training.batch)
+    whole = SAMPLES[training.data]
+    if training.images:
+        whole = round(whole * training.images / PAIRS[training.data]) if training.data in PAIRS else training.images
+    return math.ceil(whole / training.batch)
 
 
 def passes(training: Training) -> float:

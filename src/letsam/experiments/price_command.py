@@ -106,17 +106,19 @@ def _runner(
 def _finished(request: Reproduce, device: str) -> Callable[[Run], Record]:
     """The record of a run, with the accuracy on what was held out and the steps of an epoch."""
     from .data.images import Images
+    from .image_task import ImageTask
     from .reproduce import record
     from .selection import loader
-    from .source import parts, source_of
+    from .source import parts
 
     images = loader(request.data, device)
 
     def finish(run: Run) -> Record:
         train, _ = images(run.training.data)
         assert isinstance(train, Images)  # every task of the study is
-        held_out = source_of(run.training, train, parts(run.training, train)[1], run.device)
-        return record(run) | {"held_out_accuracy": run.evaluate(held_out)[1], "steps": run.steps}
+        held_out = ImageTask(run.training, train, parts(run.training, train)[1], run.device)
+        found = held_out.evaluate(run.model.eval(), run.autocast, last=True)
+        return record(run) | {"held_out_accuracy": found["test_accuracy"], "steps": run.steps}
 
     return finish
 

@@ -23,13 +23,15 @@ from typing import Any
 import letsam
 
 from .control import control
-from .models import MODELS
+from .models import MODELS, TRANSLATORS
 
-DATA = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits")
+IMAGES, TEXT = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits"), ("iwslt14", "multi30k")
 BASES = ("sgd", "adam", "adamw")
 FIGURES = ("generalization-gap", "convergence", "loss-landscape")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
 REPRODUCTION = "reproduction"
+LATER = {"beta2": 0.999, "average": 0}
+"""Settings that came after the first records: at these values they are not part of a run's identity."""
 Settings = dict[str, Any]
 
 
@@ -47,6 +49,7 @@ class Training:
     seed: int = 0
     epochs: int = 200
     batch: int = 128
+    """Images; for text the tokens of the longer side, padding included."""
     base: str = "sgd"
     lr: float = 0.1
     momentum: float = 0.9
@@ -61,16 +64,29 @@ class Training:
     noise: float = 0.0
     """The share of wrong training labels."""
     validation: str = "training"
-    """Where validation batches come from: the training set, as in the paper, or a tenth of it that is held out."""
+    """Where validation batches come from: the training set, as in the paper, or a tenth of it that is held out; for
+    text the set's own validation part."""
     augment: bool = True
     precision: str = "bfloat16"
     compile: bool = True
     images: int | None = None
-    """Training images, the first ones of a permutation; None: all of them."""
+    """Training images or sentence pairs, the first ones of a permutation; None: all of them."""
+    beta2: float = 0.999
+    """Of Adam and AdamW."""
+    average: int = 0
+    """The mean of the weights after each of so many last epochs is what is tested; 0: the last weights."""
 
     def __post_init__(self) -> None:
-        _one_of("data", self.data, DATA)
-        _one_of("model", self.model, MODELS)
+        _one_of("data", self.data, (*IMAGES, *TEXT))
+        _one_of("model", self.model, (*MODELS, *TRANSLATORS))
+        if self.data in TEXT and self.model not in TRANSLATORS:
+            raise ValueError(
+                f"{self.data} is text, and {self.model} reads images; choose from {', '.join(TRANSLATORS)}"
+            )
+        if self.data in IMAGES and self.model not in MODELS:
+            raise ValueError(f"{self.data} has images, and {self.model} reads text; choose from {', '.join(MODELS)}")
+        if self.ema and self.average:
+            raise ValueError("ema and average are two averages of the weights; give one of them")
         _one_of("method", self.method, letsam.list_methods())
         _one_of("base", self.base, BASES)
         _one_of("schedule", self.schedule, SCHEDULES)
@@ -79,7 +95,7 @@ class Training:
         for name in ("epochs", "batch", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
-        for name in ("noise", "label_smoothing", "ema"):
+        for name in ("noise", "label_smoothing", "ema", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
         if "radius" in self.options:
@@ -88,7 +104,8 @@ class Training:
     @property
     def identity(self) -> str:
         """Twelve hex digits that change with any setting."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def scaled(self, scale: float) -> Training:

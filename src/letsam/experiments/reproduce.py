@@ -17,12 +17,14 @@ from .record import Row, environment, read_json, write_json
 
 KIND = "letsam run"
 FORMAT = 1
+SCORES = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
+"""What a table of text shows; of images it is the test accuracy in per cent."""
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What we have for a cell, and what the paper has: accuracies in per cent."""
+    """What we have for a cell, and what the paper has: accuracies in per cent, or BLEU."""
 
     row: str
     column: str
@@ -53,12 +55,19 @@ def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
     return found
 
 
+def score(record: Record) -> float:
+    """What the table of a run shows."""
+    if name := SCORES.get(record["training"]["data"]):
+        return record["result"][name]
+    return 100 * record["result"]["test_accuracy"]
+
+
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
     """Every cell of a table with the runs that there are."""
     found = []
     for row, column in ((r, c) for r in table.rows for c in table.columns if table.has(r, c)):
         runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
-        ours = tuple(100 * done[identity]["result"]["test_accuracy"] for identity in runs if identity in done)
+        ours = tuple(score(done[identity]) for identity in runs if identity in done)
         found.append(Cell(row, column, ours, table.published.get((row, column))))
     return found
 
@@ -115,7 +124,8 @@ def record(run: Run) -> Record:
         "training": asdict(run.training),
         "environment": {**environment(), "device": device_name(str(run.device))},
         "seconds": sum(row["seconds_with_test"] for row in run.rows),
-        "result": {key: last[key] for key in ("test_accuracy", "test_loss", "train_loss", "rho")},
+        "result": {key: last[key] for key in (*run.task.result, "train_loss", "rho")},
+        **({"metrics": run.task.facts} if run.task.facts else {}),
         "weights": digest(run.model),
         "rows": run.rows,
     }

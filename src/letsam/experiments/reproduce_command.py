@@ -60,11 +60,11 @@ def run_table(request: Reproduce, table: Table, console: Console) -> None:
 
 
 def maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
-    """Makes runs; the images of a set, or their index, are loaded once."""
+    """Makes runs; a set, or the index of its images, is loaded once."""
     from .loop import Run
 
-    images = loader(request.data, device)
-    return lambda training: Run(training, *images(training.data), device)
+    sets = loader(request.data, device)
+    return lambda training: Run(training, *sets(training.data), device)
 
 
 def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
@@ -75,9 +75,16 @@ def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row
 
 
 def _state(row: Row) -> str:
-    accuracy = "" if row["test_accuracy"] is None else f", test {100 * row['test_accuracy']:.2f} %"
     radius = "" if row["rho"] is None else f", ρ {row['rho']:.4g}"
-    return f"loss {row['train_loss']:.3f}{radius}{accuracy}"
+    return f"loss {row['train_loss']:.3f}{radius}{_tested(row)}"
+
+
+def _tested(row: Row) -> str:
+    if row.get("test_accuracy") is not None:
+        return f", test {100 * row['test_accuracy']:.2f} %"
+    if row.get("bleu") is not None:
+        return f", BLEU {row['bleu']:.2f}"
+    return "" if row["test_loss"] is None else f", test loss {row['test_loss']:.3f}"
 
 
 def plan_table(queue: list[plans.Planned], device: str) -> RichTable:

@@ -13,7 +13,7 @@ import tyro
 from .recipe import Table, Training
 
 if TYPE_CHECKING:
-    from .source import ImageSet
+    from .source import AnySet
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Selection:
     """Runs of a table."""
 
     table: tyro.conf.Positional[str]
-    """A folder of recipes/, such as cifar10 or label-noise."""
+    """A folder of recipes/, such as cifar10, label-noise or iwslt14."""
     rows: tuple[str, ...] = ()
     """Only these rows."""
     columns: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ class Selection:
         return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def loader(folder: Path | None, device: str) -> Callable[[str], tuple[ImageSet, ImageSet]]:
-    """(training images, test images) of a set by its name; what was loaded stays on the device."""
+def loader(folder: Path | None, device: str) -> Callable[[str], tuple[AnySet, AnySet]]:
+    """(training set, test set) of a set by its name; what was loaded stays on the device."""
     from .source import load
 
     return cache(partial(load, folder=folder, device=device))

@@ -10,18 +10,22 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from .data import imagenet, images
+from .data import imagenet, images, pairs
 from .data.imagenet import Files
 from .data.images import Images
 from .data.noise import symmetric_noise
+from .data.pairs import Pairs
+from .data.parallel import CORPORA
 from .from_disk import FromDisk
 from .in_memory import InMemory
 from .recipe import Training
 
 TRAINING, VALIDATION = 0, 1
 HELD_OUT = 0.1
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, ...]
+"""Inputs of the model, then targets."""
 ImageSet = Images | Files
+AnySet = ImageSet | Pairs
 OneKind = TypeVar("OneKind", Images, Files)
 
 
@@ -35,14 +39,16 @@ class Source(Protocol):
         """Batch i of an epoch, augmented; the validation stream is an order of its own."""
 
     def test(self) -> Generator[Batch]:
-        """The test images in their order, not augmented; close it when done."""
+        """The test set, not augmented; close it when done."""
 
     def close(self) -> None:
         """Free what reading needs; a later batch opens it again."""
 
 
-def load(name: str, folder: Path | None, device: str) -> tuple[ImageSet, ImageSet]:
-    """(training images, test images) that `letsam data` has stored; of ImageNet the index alone."""
+def load(name: str, folder: Path | None, device: str) -> tuple[AnySet, AnySet]:
+    """(training set, test set) that `letsam data` has stored; of ImageNet the index alone."""
+    if name in CORPORA:
+        return pairs.load(name, folder, device)
     if name == "imagenet":
         index = imagenet.load(folder)
         return Files(index, "train"), Files(index, "test")
@@ -69,10 +75,7 @@ def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
 
     It is given the training set alone, so that no test image can get into either.
     """
-    n = len(train.labels)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
-    chosen = order[: training.images].sort().values if training.images else torch.arange(n)
-    images = train.subset(chosen)
+    images = train.subset(_chosen(training, len(train.labels)))
     if training.noise:
         images = images.with_labels(symmetric_noise(images.labels, images.classes, training.noise, training.seed))
     if training.validation == "training":
@@ -80,3 +83,19 @@ def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
     held = round(HELD_OUT * len(images))
     mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
     return images.subset(mixed[held:].sort().values), images.subset(mixed[:held].sort().values)
+
+
+def pair_parts(training: Training, train: Pairs) -> tuple[Pairs, Pairs]:
+    """(training pairs, validation pairs): the same ones, as in the paper, or the set's own validation part."""
+    chosen = train.subset(_chosen(training, len(train)))
+    if training.validation == "training":
+        return chosen, chosen
+    if train.held_out is None:
+        raise ValueError("these pairs have no validation part; use validation = 'training'")
+    return chosen, train.held_out
+
+
+def _chosen(training: Training, n: int) -> Tensor:
+    """The first samples of a permutation, or all."""
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
+    return order[: training.images].sort().values if training.images else torch.arange(n)

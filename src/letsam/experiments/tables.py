@@ -8,7 +8,7 @@ from statistics import fmean
 from .found import find
 from .measures import KIND as MEASURE
 from .recipe import Table, load_choices, load_recipe
-from .reproduce import Cell, cells, records
+from .reproduce import Cell, cells, records, score
 
 Rows = list[list[str]]
 Short = dict[tuple[str, str], str]
@@ -36,7 +36,7 @@ def shortened(table: Table, results: Path) -> Short:
     found = {}
     for cell in find(table, records(results)):
         if cell.shortened:
-            ours = tuple(100 * record["result"]["test_accuracy"] for record in cell.records)
+            ours = tuple(score(record) for record in cell.records)
             found[cell.row, cell.column] = f"{Cell(cell.row, cell.column, ours, None).text}{cell.shortened}"
     return found
 

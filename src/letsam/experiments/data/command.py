@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ...checks import one_of
-from . import cifar_source, digits, fashion, imagenet, store
+from . import cifar_source, digits, fashion, imagenet, pairs, store, text_command
 from .cifar import CIFAR10, CIFAR100
 from .disk import writing
 from .images import digit_splits
+from .parallel import CORPORA
 from .progress import note
 from .raw import Obtained
 
@@ -20,23 +21,29 @@ CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 def data(name: str, folder: Path | None, source: Path | None, console: Console) -> None:
     """Print a table of the set, after getting it if it is not there."""
-    one_of("the set", name, (*CIFARS, "fashion-mnist", "imagenet", "digits"))
+    one_of("the set", name, (*CIFARS, "fashion-mnist", "imagenet", "digits", *CORPORA))
     place = store.place_of(folder)
     if name == "digits":
         facts = _digits(source)
     elif name == "imagenet":
         facts = _imagenet(place, source)
+    elif name in CORPORA:
+        there = _there(name, place, source, console, pairs.FILE)
+        facts = there or text_command.new(name, place, source, console)
     else:
         facts = _there(name, place, source, console) or _new(name, place, source, console)
-    _show(facts, console)
+    (text_command.show if name in CORPORA else _show)(facts, console)
+    _say_source(facts, console)
     if name != "digits":
         note(console, f"folder {place}")
 
 
-def _there(name: str, place: Path, source: Path | None, console: Console) -> store.Facts | None:
+def _there(
+    name: str, place: Path, source: Path | None, console: Console, file: str = store.TENSORS
+) -> store.Facts | None:
     """The set that is stored already, if it is whole."""
     try:
-        facts = store.read_facts(place, name)
+        facts = store.read_facts(place, name, file)
     except store.Damaged as damage:
         note(console, f"note: {damage}; getting it anew")
         return None
@@ -94,6 +101,9 @@ def _show(facts: store.Facts, console: Console) -> None:
     console.print(table)
     for word in ("mean", "std"):
         note(console, f"{word:7}{'  '.join(f'{value:.4f}' for value in facts[word])}")
+
+
+def _say_source(facts: store.Facts, console: Console) -> None:
     origin = dict(facts["source"])
     words = [
         f"{origin.pop('kind')} {origin.pop('name', '')}".strip(),

@@ -3,6 +3,8 @@
     images.safetensors   {train,test}_images uint8 (N, C, H, W), {train,test}_labels int64
     source.json          where it came from, counts, mean and std, hashes of the pixels and of images.safetensors
 
+Text has a pairs.safetensors in place of the images (see pairs.py).
+
 The folder is made elsewhere and renamed into place, so a set is there whole or not at all. NCHW is what the models
 take and what CIFAR's own files hold; safetensors is read straight to the device and runs no code.
 """
@@ -83,18 +85,23 @@ def channel_statistics(images: torch.Tensor) -> tuple[list[float], list[float]]:
 
 
 def save(place: Path, splits: Splits, facts: Facts) -> Facts:
+    """Store a set of images under its name."""
+    named = {f"{split}_images": images.contiguous() for split, (images, _) in splits.items()}
+    named |= {f"{split}_labels": labels for split, (_, labels) in splits.items()}
+    return save_tensors(place, named, facts, TENSORS)
+
+
+def save_tensors(place: Path, named: dict[str, torch.Tensor], facts: Facts, file: str) -> Facts:
     """Store a set under its name; an older one makes way when the new one is complete."""
     from safetensors.torch import save as pack
 
-    named = {f"{split}_images": images.contiguous() for split, (images, _) in splits.items()}
-    named |= {f"{split}_labels": labels for split, (_, labels) in splits.items()}
     packed = pack(named)
     facts = {"format": FORMAT, **facts, "file_sha256": hashlib.sha256(packed).hexdigest()}
     with writing(place):
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
         try:
             fresh.chmod(0o755)
-            write(fresh / TENSORS, packed)
+            write(fresh / file, packed)
             write_json(fresh / FACTS, facts)
             _put_in_place(fresh, place / facts["name"])
         finally:
@@ -102,7 +109,7 @@ def save(place: Path, splits: Splits, facts: Facts) -> Facts:
     return facts
 
 
-def read_facts(place: Path, name: str) -> Facts | None:
+def read_facts(place: Path, name: str, file: str = TENSORS) -> Facts | None:
     """The facts of a stored set after a check of its hash; None where there is none."""
     folder = place / name
     if not os.path.lexists(folder):
@@ -113,12 +120,12 @@ def read_facts(place: Path, name: str) -> Facts | None:
         facts: Facts = read_json(folder / FACTS)
         if facts["format"] != FORMAT:
             raise Damaged(f"{folder} was stored by another version of letsam")
-        if file_hash(folder / TENSORS) != facts["file_sha256"]:
-            raise Damaged(f"{folder / TENSORS} is damaged (wrong sha256)")
+        if file_hash(folder / file) != facts["file_sha256"]:
+            raise Damaged(f"{folder / file} is damaged (wrong sha256)")
     except Damaged:
         raise
     except (OSError, ValueError, KeyError, TypeError):
-        raise Damaged(f"{folder} is damaged ({FACTS} or {TENSORS} cannot be read)") from None
+        raise Damaged(f"{folder} is damaged ({FACTS} or {file} cannot be read)") from None
     return facts
 
 

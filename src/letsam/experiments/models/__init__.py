@@ -5,9 +5,9 @@ import hashlib
 import torch
 from torch import nn
 
-from .registry import MODELS, create
+from .registry import MODELS, TRANSLATORS, create, create_translator
 
-__all__ = ["MODELS", "count", "create", "digest"]
+__all__ = ["MODELS", "TRANSLATORS", "count", "create", "create_translator", "digest"]
 
 
 def count(model: nn.Module) -> dict[str, int]:

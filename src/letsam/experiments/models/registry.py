@@ -12,6 +12,7 @@ from .pyramidnet import pyramidnet
 from .resnet import resnet18, resnet32
 from .resnet_imagenet import resnet50
 from .small_cnn import small_cnn
+from .translator import Translator
 from .vit import VisionTransformer
 from .wide_resnet import wide_resnet
 
@@ -24,6 +25,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "vit-s": VisionTransformer,
     "small-cnn": small_cnn,
 }
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "transformer-iwslt": {"width": 512, "hidden": 1024, "heads": 4, "depth": 6, "dropout": 0.3},
+    "transformer-tiny": {"width": 128, "hidden": 256, "heads": 4, "depth": 4, "dropout": 0.3},
+}
+"""Shapes of `Translator`; the tiny one is usual for Multi30k (Wu et al., 2021), where larger ones learn by heart."""
 
 
 def create(name: str, classes: int, **options: Any) -> nn.Module:
@@ -33,3 +39,8 @@ def create(name: str, classes: int, **options: Any) -> nn.Module:
         hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(MODELS)}"
         raise ValueError(f"no model is called {name!r}; {hint}")
     return MODELS[name](classes=classes, **options)
+
+
+def create_translator(name: str, vocabulary: int) -> Translator:
+    """The encoder and decoder of this name at its start."""
+    return Translator(vocabulary, **TRANSLATORS[name])
