@@ -6,8 +6,8 @@ torch's clipping of the final gradient alone, a schedule.
 
 import pytest
 import torch
-from torch import nn
 from tiny import METHODS, assert_same, causal, logged, sentences, trainer
+from torch import nn
 
 import letsam
 from letsam.integrations.transformers import SharpnessAwareTrainer

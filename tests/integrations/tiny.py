@@ -29,7 +29,7 @@ def texts(n=46, seed=0, length=6):
     return [{"input_ids": row, "labels": (row[0] >= 20).long()} for row in tokens]
 
 
-def arguments(folder, **more):
+def arguments(folder, kind=TrainingArguments, **more):
     defaults = {
         "per_device_train_batch_size": 2,
         "learning_rate": 1e-2,
@@ -42,7 +42,7 @@ def arguments(folder, **more):
         "disable_tqdm": True,
         "use_cpu": True,
     }
-    return TrainingArguments(output_dir=str(folder), **(defaults | more))
+    return kind(output_dir=str(folder), **(defaults | more))
 
 
 def trainer(folder, method, model=None, kind=SharpnessAwareTrainer, train=None, arguments_=None, **more):

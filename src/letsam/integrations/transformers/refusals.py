@@ -41,7 +41,8 @@ def _cases(trainer: Any, method: SharpnessAware) -> Iterator[tuple[bool, str]]:
     yield args.torch_compile, "torch_compile is not supported: set torch_compile=False"
     yield isinstance(trainer.optimizer, SharpnessAware), "optimizers= has a SharpnessAware: pass its .base, and method="
     if trainer.optimizer is None and trainer.optimizer_cls_and_kwargs is None:
-        special = any(word in str(args.optim) for word in ("lomo", "layerwise", "schedule_free"))
-        yield special, f"optim={str(args.optim)!r} does not step on one gradient: choose another, such as adamw_torch"
+        name = getattr(args.optim, "value", args.optim)
+        special = any(word in name for word in ("lomo", "layerwise", "schedule_free"))
+        yield special, f"optim={name!r} does not step on one gradient: choose another, such as adamw_torch"
     samples = "needs per-sample losses, which Trainer does not have: choose another method, or keep=1.0"
     yield method.keep < 1, f"keep={method.keep} (ESAM) {samples}"

@@ -64,7 +64,6 @@ class SharpnessAwareMixin(_Trainer):
             raise ValueError(f"{method} learns no radius: leave radius_dataset and held_out away, or use auto-{method}")
         self._micro_batches: list[tuple[Any, Any]] = []
         self._batch: list[tuple[Any, Any]] = []
-        self._perturbation_norm: Tensor | None = None
         self.add_callback(_Hooks(self))
 
     @property
@@ -88,7 +87,8 @@ class SharpnessAwareMixin(_Trainer):
         self._batch, self._micro_batches = self._micro_batches, []
         loss = self.sharpness_aware.backward(lambda: self._pass(model, self._batch))
         report: dict[str, Any] = self.sharpness_aware.last.tensors
-        self._perturbation_norm = report.get("perturbation_norm", self._perturbation_norm)
+        if "perturbation_norm" in report:  # to be logged, also after a resume
+            self.sharpness_aware.param_groups[0]["sam_perturbation_norm"] = report["perturbation_norm"]
         self._hand_over(model, report["skipped"])
         return loss
 
@@ -111,14 +111,14 @@ class SharpnessAwareMixin(_Trainer):
         elif skipped:
             clear_gradients(model)
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Forget the micro-batches of a step that an earlier run did not finish; find the held-out batches."""
         self._micro_batches = []
         if self.radius_dataset is not None:
             loader = self.get_test_dataloader(self.radius_dataset)
             self._radius_batches = Batches(loader.dataset, loader.collate_fn, self._train_batch_size, self._data_seed)
 
-    def learn(self) -> None:
+    def _learn(self) -> None:
         """Move a learned radius, by the training batch and as many held-out micro-batches."""
         batch, self._batch = self._batch, []
         if self.sharpness_aware.needs_validation:
@@ -129,9 +129,9 @@ class SharpnessAwareMixin(_Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Trainer's, and with the training loss: rho, the norm of the last perturbation, steps skipped if any."""
-        if "loss" in logs and self._perturbation_norm is not None:
-            scalars = self.sharpness_aware.param_groups[0]
-            logs["rho"], logs["perturbation_norm"] = float(scalars["sam_rho"]), float(self._perturbation_norm)
+        scalars = self.optimizer.param_groups[0] if "loss" in logs and self.optimizer is not None else {}
+        if "sam_perturbation_norm" in scalars:
+            logs |= {name: float(scalars[f"sam_{name}"]) for name in ("rho", "perturbation_norm")}
             if skipped := int(scalars["sam_skipped"]):
                 logs["skipped_steps"] = skipped
         super().log(logs, start_time)
@@ -170,11 +170,16 @@ class SharpnessAwareMixin(_Trainer):
         batches, num_items = self.get_batch_samples(drawn, n, args.device)
         return [(inputs, num_items) for inputs in batches]
 
+    @property
+    def _record(self) -> dict[str, Any]:
+        """What a resumed training must have in common with the one that it goes on with."""
+        options = {name: repr(value) for name, value in self.method_options.items()}
+        return {"method": self.method, "method_options": options, "held_out": self.held_out}
+
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
-            record = {"method": self.method, "held_out": self.held_out}
-            Path(output_dir, RECORD).write_text(json.dumps(record), encoding="utf-8")
+            Path(output_dir, RECORD).write_text(json.dumps(self._record), encoding="utf-8")
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -185,7 +190,7 @@ class SharpnessAwareMixin(_Trainer):
             log.warning("%s has no %s: it is not letsam's, the radius starts afresh", checkpoint, RECORD)
             return
         for key, then in json.loads(file.read_text(encoding="utf-8")).items():
-            if then != (now := getattr(self, key)):
+            if then != (now := self._record[key]):
                 raise ValueError(f"{checkpoint} was made with {key} = {then}, not {now}: make the trainer as it was")
 
 
@@ -197,11 +202,11 @@ class _Hooks(TrainerCallback):
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """Before the first step, and after a checkpoint has been loaded."""
-        self.trainer.begin()
+        self.trainer._begin()
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
         """After the step, before the schedule and before the gradients are cleared."""
-        self.trainer.learn()
+        self.trainer._learn()
 
 
 def _gradients(model: nn.Module) -> list[Tensor]:
