@@ -1,11 +1,12 @@
 """What a sharpness-aware step costs in Hugging Face's Trainer, beside a step of the plain one, in the same run.
 
-    PYTHONPATH=src python benchmarks/trainer_step.py --out results/bench/trainer-cpu.json
+    OMP_NUM_THREADS=1 PYTHONPATH=src python benchmarks/trainer_step.py --out results/bench/trainer-cpu.json
     PYTHONPATH=src python benchmarks/trainer_step.py --size base --bf16 --out results/bench/trainer.json
 
 A DeBERTa with random weights classifies random tokens. A step is all that Trainer does between on_step_begin and
 on_step_end: passes, clipping, the base's step, the radius. Every round trains each contender in turn, and a ratio is
-taken within a round, so that a machine which others use too slows both sides; the table has the medians of the rounds.
+taken within a round; the table has the medians of the rounds. On a CPU the seconds are those that it worked for this
+process (use one thread: OMP_NUM_THREADS=1), since others may use the machine too.
 """
 
 import argparse
@@ -59,9 +60,10 @@ class Clock(TrainerCallback):
 
 
 def now() -> float:
-    """The time when the device has done what was asked of it."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    """On a GPU the time when it has done what was asked of it; on a CPU the seconds that it spent on this process."""
+    if not torch.cuda.is_available():
+        return time.process_time()
+    torch.cuda.synchronize()
     return time.perf_counter()
 
 

@@ -42,6 +42,8 @@ CASES = {
     "schedule-free": ({"optim": "schedule_free_adamw"}, "does not step on one gradient"),
     "wrapped already": ({"optimizers": (wrapped(), None)}, "pass its .base"),
     "stream": ({"method": "auto-sam", "train_dataset": Stream(), "max_steps": 2}, "pass radius_dataset="),
+    "radius data a stream": ({"method": "auto-sam", "radius_dataset": Stream()}, "radius_dataset is a stream"),
+    "no radius data": ({"method": "auto-sam", "radius_dataset": []}, "or empty"),
     "radius data for nothing": ({"radius_dataset": texts(4)}, "sam learns no radius"),
     "held out for nothing": ({"held_out": 0.2}, "use auto-sam"),
     "both": ({"method": "auto-sam", "held_out": 0.2, "radius_dataset": texts(4)}, "not both"),
@@ -83,6 +85,17 @@ def test_other_engines(tmp_path, monkeypatch):
     monkeypatch.setattr("accelerate.Accelerator.distributed_type", DistributedType.MEGATRON_LM)
     with pytest.raises(ValueError, match="MEGATRON_LM is not supported"):
         make(tmp_path)
+
+
+class OwnLoader(SharpnessAwareTrainer):
+    def get_train_dataloader(self):
+        return torch.utils.data.DataLoader(texts(8), batch_size=2)
+
+
+def test_a_loader_of_ones_own_leaves_nothing_to_hold_out(tmp_path):
+    made = OwnLoader(bert(), arguments(tmp_path), method="auto-sam")
+    with pytest.raises(ValueError, match="needs data that is not trained on"):
+        made.train()
 
 
 def test_a_base_that_swaps_its_weights():

@@ -12,12 +12,17 @@ from ... import data
 
 def carve(dataset: Any, held_out: float | int, seed: int) -> tuple[Any, Any]:
     """(training part, held-out part), by the rule of `letsam.split`; a `datasets.Dataset` stays one."""
-    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+    if not countable(dataset):
         raise ValueError("a learned radius cannot hold out a part of a stream: pass radius_dataset=")
     parts = data.split(dataset, held_out, seed)
     if hasattr(dataset, "select"):
         return dataset.select(parts[0].indices), dataset.select(parts[1].indices)
     return parts
+
+
+def countable(dataset: Any) -> bool:
+    """Whether a dataset has samples with numbers; a stream has not."""
+    return hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
 
 
 class Batches:

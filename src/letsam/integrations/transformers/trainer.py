@@ -25,7 +25,7 @@ from transformers import Trainer, TrainerCallback
 from ... import methods
 from ...closures import clear_gradients
 from ...optimizer import SharpnessAware
-from .held_out import Batches, carve
+from .held_out import Batches, carve, countable
 from .refusals import check_base, check_trainer
 
 RECORD = "letsam.json"
@@ -114,7 +114,9 @@ class SharpnessAwareMixin(_Trainer):
     def _begin(self) -> None:
         """Forget the micro-batches of a step that an earlier run did not finish; find the held-out batches."""
         self._micro_batches = []
-        if self.radius_dataset is not None:
+        if self.sharpness_aware.needs_validation:
+            if self.radius_dataset is None:
+                raise ValueError("a learned radius needs data that is not trained on: pass radius_dataset=")
             loader = self.get_test_dataloader(self.radius_dataset)
             self._radius_batches = Batches(loader.dataset, loader.collate_fn, self._train_batch_size, self._data_seed)
 
@@ -157,6 +159,8 @@ class SharpnessAwareMixin(_Trainer):
             log.info("%d of %d training samples are held out for the radius (seed %d)", *self.held_out.values())
         elif held_out is not None:
             raise ValueError("held_out is a part of train_dataset: give it, or radius_dataset, not both")
+        elif self.radius_dataset is not None and not (countable(self.radius_dataset) and len(self.radius_dataset)):
+            raise ValueError("radius_dataset is a stream, or empty: give one whose samples have numbers")
 
     @property
     def _data_seed(self) -> int:
