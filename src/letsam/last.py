@@ -5,15 +5,17 @@ from __future__ import annotations
 from torch import Tensor
 
 _FLAGS = ("perturbed", "skipped")
-_NUMBERS = ("loss", "perturbed_loss", "val_loss", "radius", "grad_norm", "hyper_gradient", "cosine")
+_LOSSES = ("loss", "perturbed_loss", "val_loss")
+_NUMBERS = (*_LOSSES, "radius", "grad_norm", "perturbation_norm", "hyper_gradient", "cosine")
 
 
 class StepReport:
     """`opt.last`: reading a number waits for the device; a number that the step did not make is None.
 
     loss, perturbed_loss and val_loss (at θ_t, θ_t + ε, θ_{t+1}); radius (after the step); grad_norm of the clean
-    gradient; hyper_gradient (dU/dν) and cosine of a learned radius; perturbed: whether the perturbed pass ran; skipped:
-    whether a pass was not finite, so that no weight moved; passes: how often a closure was called.
+    gradient; perturbation_norm, which is ‖ε‖; hyper_gradient (dU/dν) and cosine of a learned radius; perturbed: whether
+    the perturbed pass ran; skipped: whether a pass was not finite, so that no weight moved; passes: how often a closure
+    was called.
     """
 
     loss: float | None
@@ -21,6 +23,7 @@ class StepReport:
     val_loss: float | None
     radius: float | None
     grad_norm: float | None
+    perturbation_norm: float | None
     hyper_gradient: float | None
     cosine: float | None
     perturbed: bool

@@ -178,6 +178,7 @@ class SharpnessAware(Wrapper):
         space, theta, learning = at.space, at.space.theta, self._learning
         keeps = learning.keeps if learning else ()
         epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
+        length = epsilon.s * (at.norm if epsilon.u is at.g else space.norm(epsilon.u))
         memories = self.perturbation.remember(at.g, at)
         recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
         kept = epsilon.tensors() if "epsilon" in keeps else []
@@ -204,7 +205,7 @@ class SharpnessAware(Wrapper):
             self._memory.remember(space, name, values, finite)
         if learning and change:
             self._upper = (learning, space, learning.response(change, space, self.base))
-        self.last.tell(perturbed_loss=loss, perturbed=True)
+        self.last.tell(perturbed_loss=loss, perturbation_norm=length, perturbed=True)
         return finite
 
     def _pass(self, closure: Pass) -> Tensor:

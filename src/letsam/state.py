@@ -31,7 +31,7 @@ def fresh_scalars(base: Optimizer, *axes: Any) -> None:
     for state in base.state.values():
         for key in [key for key in state if isinstance(key, str) and key.startswith(PREFIX)]:
             del state[key]
-    device = local(base.param_groups[0]["params"][0]).device
+    device = local(next(p for group in base.param_groups for p in group["params"])).device
     group = base.param_groups[0]
     group |= {"sam_step": 0, "sam_perturbed": 0, "sam_memories": 0, "sam_skipped": scalar(0.0, device)}
     group["sam_rho"] = scalar(axes[0].initial, device)

@@ -44,7 +44,13 @@ def three_verbs(output):
     assert "resumed equals uninterrupted: True" in output
 
 
-CHECKS = (plain_loop, mixed_precision, own_axes, three_verbs)
+def fine_tuning(output):
+    assert numbers("test accuracy", output)[-1] > 0.7
+    assert "'perturbation_norm'" in output  # in Trainer's own log
+    assert "held out {'samples': 64, 'of': 640, 'seed': 42}" in output
+
+
+CHECKS = (plain_loop, mixed_precision, own_axes, three_verbs, fine_tuning)
 
 
 def test_every_example_is_checked_and_short():

@@ -235,3 +235,34 @@ def test_large_learning_rate_tensor():
     train(b, create("auto-sam", b, torch.optim.SGD(b.parameters(), lr=torch.tensor(0.05), foreach=False)), 3)
     for p, q in zip(a.parameters(), b.parameters(), strict=True):
         torch.testing.assert_close(p, q)
+
+
+@pytest.mark.parametrize("method", ["sam", "asam", "esam", "rsam", "gsam", "fsam", "auto-sam"])
+def test_the_reported_perturbation_is_the_one_that_was_made(method):
+    model = make_model()
+    opt = create(method, model)
+    train(model, opt, 2)
+    closure, val_closure = closures(model, 2)
+    at = []
+
+    def watch(module, inputs):
+        at.append(nn.utils.parameters_to_vector(model.parameters()).detach().double())
+
+    model.register_forward_pre_hook(watch)
+    opt.step(closure, val_closure if opt.needs_validation else None)
+    assert opt.last.perturbation_norm == pytest.approx(float((at[1] - at[0]).norm()), rel=1e-4)
+
+
+def test_a_step_without_perturbation_reports_none():
+    model = make_model()
+    opt = create("erm", model)
+    train(model, opt, 1)
+    assert opt.last.perturbation_norm is None
+
+
+def test_a_first_group_without_parameters():
+    a, b = make_model(), make_model()
+    groups = [{"params": []}, {"params": b.parameters()}]
+    train(a, create("auto-sam", a, torch.optim.SGD(a.parameters(), lr=0.05)), 3)
+    train(b, create("auto-sam", b, torch.optim.SGD(groups, lr=0.05)), 3)
+    assert_equal(a, b)

@@ -1,0 +1,221 @@
+"""SharpnessAwareMixin: the optimizer step of a Trainer in three verbs. The file to read.
+
+    training_step   collects the micro-batches; at the last one, opt.backward: the clean and the perturbed pass over
+                    all of them. The sharpness-aware gradient is in .grad, the weights are as they were.
+    Trainer itself  clips that gradient, steps the optimizer and the schedule.
+    on_optimizer_step   opt.learn: a learned radius moves, by the losses at the new weights.
+
+A pass is Trainer's own training_step over every micro-batch, so that the loss, its normalisation by tokens, label
+smoothing, autocast and gradient checkpointing are Trainer's, and overrides of compute_loss are called.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from transformers import Trainer, TrainerCallback
+
+from ... import methods
+from ...closures import clear_gradients
+from ...optimizer import SharpnessAware
+from .held_out import Batches, carve, countable
+from .refusals import check_base, check_trainer
+
+RECORD = "letsam.json"
+HELD_OUT = 0.1
+log = logging.getLogger("letsam")
+_Trainer: Any = object  # what comes after the mixin; Any, since its attributes are not known here
+
+
+class SharpnessAwareMixin(_Trainer):
+    """Put it before a trainer: class Mine(SharpnessAwareMixin, Seq2SeqTrainer).
+
+    method and method_options are those of `letsam.create`; total_steps is filled in. A learned radius (lets-*, auto-*)
+    needs data that is not trained on: radius_dataset, or else held_out (a share or a number, 0.1 if not given) of
+    train_dataset, drawn with data_seed, or seed. All other arguments are the trainer's.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        method: str,
+        method_options: dict[str, Any] | None = None,
+        radius_dataset: Any = None,
+        held_out: float | int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.method, self.method_options = method, dict(method_options or {})
+        trial = self._create(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.0), total_steps=1)
+        super().__init__(*args, **kwargs)
+        self.train_dataset: Any
+        check_trainer(self, trial)
+        self.radius_dataset = radius_dataset
+        self.held_out: dict[str, int] | None = None
+        if trial.needs_validation:
+            self._hold_out(held_out)
+        elif radius_dataset is not None or held_out is not None:
+            raise ValueError(f"{method} learns no radius: leave radius_dataset and held_out away, or use auto-{method}")
+        self._micro_batches: list[tuple[Any, Any]] = []
+        self._batch: list[tuple[Any, Any]] = []
+        self.add_callback(_Hooks(self))
+
+    @property
+    def sharpness_aware(self) -> SharpnessAware:
+        """The optimizer, without accelerate's wrapper; `sharpness_aware.last` is the report of the last step."""
+        return getattr(self.optimizer, "optimizer", self.optimizer)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+        """Trainer's optimizer with the method around it."""
+        base = super().create_optimizer(model)
+        if not isinstance(self.sharpness_aware, SharpnessAware):
+            check_base(base)
+            self.optimizer: Any = self._create(base, model=self.model, total_steps=self.state.max_steps)
+        return self.optimizer
+
+    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Collect; with the last micro-batch of a step, leave its gradient in `.grad`. Returns the clean loss."""
+        self._micro_batches.append((inputs, num_items_in_batch))
+        if not self.accelerator.sync_gradients:
+            return torch.zeros((), device=self.args.device)
+        self._batch, self._micro_batches = self._micro_batches, []
+        loss = self.sharpness_aware.backward(lambda: self._pass(model, self._batch))
+        report: dict[str, Any] = self.sharpness_aware.last.tensors
+        if "perturbation_norm" in report:  # to be logged, also after a resume
+            self.sharpness_aware.param_groups[0]["sam_perturbation_norm"] = report["perturbation_norm"]
+        self._hand_over(model, report["skipped"])
+        return loss
+
+    def _pass(self, model: nn.Module, batch: list[tuple[Any, Any]]) -> Tensor:
+        """Forward and backward over every micro-batch as Trainer does it; ranks exchange gradients at the last one."""
+        clear_gradients(model)
+        losses = []
+        for i, (inputs, num_items) in enumerate(batch, 1):
+            with nullcontext() if i == len(batch) else self.accelerator.no_sync(model):
+                losses.append(super().training_step(model, inputs, num_items))
+        if (scaler := self.accelerator.scaler) is not None:
+            scale = scaler.scale(torch.ones((), device=losses[0].device))
+            torch._foreach_mul_(_gradients(model), scale.reciprocal())
+        return sum(losses[1:], losses[0])
+
+    def _hand_over(self, model: nn.Module, skipped: Tensor) -> None:
+        """The gradient as Trainer expects it: scaled if there is a scaler; one that makes no step if it must not."""
+        if (scaler := self.accelerator.scaler) is not None:
+            torch._foreach_mul_(_gradients(model), scaler.scale(torch.where(skipped, torch.nan, 1.0)))
+        elif skipped:
+            clear_gradients(model)
+
+    def _begin(self) -> None:
+        """Forget the micro-batches of a step that an earlier run did not finish; find the held-out batches."""
+        self._micro_batches = []
+        if self.sharpness_aware.needs_validation:
+            if self.radius_dataset is None:
+                raise ValueError("a learned radius needs data that is not trained on: pass radius_dataset=")
+            loader = self.get_test_dataloader(self.radius_dataset)
+            self._radius_batches = Batches(loader.dataset, loader.collate_fn, self._train_batch_size, self._data_seed)
+
+    def _learn(self) -> None:
+        """Move a learned radius, by the training batch and as many held-out micro-batches."""
+        batch, self._batch = self._batch, []
+        if self.sharpness_aware.needs_validation:
+            model = self.model_wrapped
+            self.sharpness_aware.learn(
+                lambda: self._pass(model, batch), lambda: self._pass(model, self._radius_batch(len(batch)))
+            )
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Trainer's, and with the training loss: rho, the norm of the last perturbation, steps skipped if any."""
+        scalars = self.optimizer.param_groups[0] if "loss" in logs and self.optimizer is not None else {}
+        if "sam_perturbation_norm" in scalars:
+            logs |= {name: float(scalars[f"sam_{name}"]) for name in ("rho", "perturbation_norm")}
+            if skipped := int(scalars["sam_skipped"]):
+                logs["skipped_steps"] = skipped
+        super().log(logs, start_time)
+
+    # -------------------------------------------------------------------------------------------------- helpers
+
+    def _create(self, base: Optimizer, total_steps: int, model: nn.Module | None = None) -> SharpnessAware:
+        options = dict(self.method_options)
+        if (
+            total_steps
+            and "total_steps" in methods.describe(self.method).required
+            and not set(methods.AXES) & set(options)
+        ):
+            options.setdefault("total_steps", total_steps)
+        return methods.create(self.method, base, model=model, **options)
+
+    def _hold_out(self, held_out: float | int | None) -> None:
+        if self.radius_dataset is None and self.train_dataset is not None:
+            share = HELD_OUT if held_out is None else held_out
+            self.train_dataset, self.radius_dataset = carve(self.train_dataset, share, self._data_seed)
+            samples = len(self.radius_dataset)
+            self.held_out = {"samples": samples, "of": samples + len(self.train_dataset), "seed": self._data_seed}
+            log.info("%d of %d training samples are held out for the radius (seed %d)", *self.held_out.values())
+        elif held_out is not None:
+            raise ValueError("held_out is a part of train_dataset: give it, or radius_dataset, not both")
+        elif self.radius_dataset is not None and not (countable(self.radius_dataset) and len(self.radius_dataset)):
+            raise ValueError("radius_dataset is a stream, or empty: give one whose samples have numbers")
+
+    @property
+    def _data_seed(self) -> int:
+        return self.args.seed if self.args.data_seed is None else self.args.data_seed
+
+    def _radius_batch(self, n: int) -> list[tuple[Any, Any]]:
+        """n held-out micro-batches for this rank, found by the number of the step."""
+        args = self.args
+        first = self.state.global_step * args.gradient_accumulation_steps
+        drawn = (self._radius_batches[(first + k) * args.world_size + args.process_index] for k in range(n))
+        batches, num_items = self.get_batch_samples(drawn, n, args.device)
+        return [(inputs, num_items) for inputs in batches]
+
+    @property
+    def _record(self) -> dict[str, Any]:
+        """What a resumed training must have in common with the one that it goes on with."""
+        options = {name: repr(value) for name, value in self.method_options.items()}
+        return {"method": self.method, "method_options": options, "held_out": self.held_out}
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.args.should_save:
+            Path(output_dir, RECORD).write_text(json.dumps(self._record), encoding="utf-8")
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        file = Path(checkpoint, RECORD)
+        if not file.is_file():
+            log.warning("%s has no %s: it is not letsam's, the radius starts afresh", checkpoint, RECORD)
+            return
+        for key, then in json.loads(file.read_text(encoding="utf-8")).items():
+            if then != (now := self._record[key]):
+                raise ValueError(f"{checkpoint} was made with {key} = {then}, not {now}: make the trainer as it was")
+
+
+class _Hooks(TrainerCallback):
+    """Trainer's calls in between."""
+
+    def __init__(self, trainer: SharpnessAwareMixin) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """Before the first step, and after a checkpoint has been loaded."""
+        self.trainer._begin()
+
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """After the step, before the schedule and before the gradients are cleared."""
+        self.trainer._learn()
+
+
+def _gradients(model: nn.Module) -> list[Tensor]:
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+class SharpnessAwareTrainer(SharpnessAwareMixin, Trainer):
+    """transformers.Trainer with sharpness-aware steps; the arguments that it adds are those of SharpnessAwareMixin."""
