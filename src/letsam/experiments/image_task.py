@@ -27,7 +27,7 @@ class ImageTask:
         self._training, self._classes, self._device = training, train.classes, device
 
     def model(self) -> nn.Module:
-        """channels_last on a GPU, where cuDNN looks for the fastest kernels: a run has two shapes, so that this pays."""
+        """channels_last on a GPU, where cuDNN looks for the fastest kernels: with two shapes in a run that pays."""
         model = models.create(self._training.model, self._classes).to(self._device)
         if self._device.type == "cuda":
             torch.backends.cudnn.benchmark = True
