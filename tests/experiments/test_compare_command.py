@@ -16,7 +16,7 @@ from letsam import describe, list_methods
 from letsam.cli import main
 
 SMALL = ("--methods", "erm", "auto-sam", "--seeds", "2", "--epochs", "2", "--batch-size", "100")
-LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "20", "--noise", "0.4")
+LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "10", "--noise", "0.4")
 
 
 def command(*arguments: str) -> list[str]:
@@ -130,7 +130,14 @@ def test_the_short_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def start_and_wait_for_epochs(root: Path, workers: int) -> subprocess.Popen[str]:
     arguments = command(*LONGER, "--name", "cut", "--workers", str(workers))
     process = subprocess.Popen(
-        arguments, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        arguments,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell starts what runs in its background deaf to Ctrl-C, and the tests may run there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tiny import causal, sentences, trainer
-from two_ranks import SETTINGS
+from trainer_ranks import SETTINGS
 
 HERE = Path(__file__).parent
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two-ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [HERE / "two_ranks.py", folder, "asam", "auto-sam"]
+    command += [HERE / "trainer_ranks.py", folder, "asam", "auto-sam"]
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
