@@ -10,7 +10,7 @@ import torch
 from letsam.cli import main
 from letsam.experiments.data import bpe, pairs
 from letsam.experiments.data.parallel import CORPORA, read
-from letsam.experiments.recipe import TEXT
+from letsam.experiments.training import TEXT
 from letsam.experiments.source import load
 
 Capture = pytest.CaptureFixture[str]

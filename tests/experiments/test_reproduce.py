@@ -19,7 +19,8 @@ from letsam.experiments import tables
 from letsam.experiments.data.images import Images
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
-from letsam.experiments.recipe import TEXT, Figure, list_recipes, load_recipe
+from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.training import TEXT
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
