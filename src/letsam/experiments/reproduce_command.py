@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .reproduce import Cell
 
 
-SHARES = ("test_accuracy", "matthews", "pearson")
+SHARES = ("matthews", "pearson", "test_accuracy")
 """Metrics to tell after an epoch, the first that there is."""
 
 
