@@ -12,14 +12,25 @@ from letsam.experiments.data.glue import GLUE
 WORDS = ["the", "dog", "cat", "runs", "sleeps", "here", "there", "and", '"', "quoted"]
 MNLI = "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
 HEADERS = {
-    "cola": "source label star sentence".split(),
+    "cola": ["source", "label", "star", "sentence"],
     "sst2": ["sentence", "label"],
     "mrpc": ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
-    "stsb": "index genre filename year old_index source1 source2 sentence1 sentence2 score".split(),
-    "qqp": "id qid1 qid2 question1 question2 is_duplicate".split(),
+    "stsb": [
+        "index",
+        "genre",
+        "filename",
+        "year",
+        "old_index",
+        "source1",
+        "source2",
+        "sentence1",
+        "sentence2",
+        "score",
+    ],
+    "qqp": ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
     "mnli": f"{MNLI} sentence1 sentence2 label1 gold_label".split(),
-    "qnli": "index question sentence label".split(),
-    "rte": "index sentence1 sentence2 label".split(),
+    "qnli": ["index", "question", "sentence", "label"],
+    "rte": ["index", "sentence1", "sentence2", "label"],
 }
 MNLI_DEV = f"{MNLI} sentence1 sentence2 label1 label2 label3 label4 label5 gold_label".split()
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_glue import examples, lines_of, write_task
 
 from letsam.cli import main
 from letsam.experiments.data.glue import GLUE, read
 from letsam.experiments.source import load
+from small_glue import examples, lines_of, write_task
 
 Capture = pytest.CaptureFixture[str]
 
@@ -114,7 +114,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path: Path, place: Path, capsys: C
     assert list(dev.mismatched.texts) == [texts for texts, _ in found["mismatched"]]
     scores = load("stsb", None, "cpu")[0].labels
     assert (scores.dtype, train.labels.dtype) == (torch.float32, torch.int64)
-    with pytest.raises(ValueError, match="there is no QNLI in .*letsam data glue --source FOLDER"):
+    with pytest.raises(ValueError, match=r"there is no QNLI in .*letsam data glue --source FOLDER"):
         load("qnli", None, "cpu")
     write_task(tmp_path / "glue", "qnli")
     assert main(["data", "glue", "--source", "glue"]) == 0  # what was missing is added, the rest stays
@@ -142,10 +142,9 @@ def test_nothing_there_or_another_folder(tmp_path: Path, place: Path, capsys: Ca
 def write_hub(folder: Path, name: str) -> None:
     """A copy of the hub's layout: a configuration for each task, labels as numbers."""
     corpus, configs = GLUE[name], []
-    splits = {"train": "train", "dev": "validation"} if name != "mnli" else {}
-    splits = splits or {"train": "train", "dev": "validation_matched", "mismatched": "validation_mismatched"}
+    dev = ("validation_matched", "validation_mismatched") if name == "mnli" else ("validation",)
     (folder / name).mkdir(parents=True)
-    for i, (split, word) in enumerate(splits.items()):
+    for i, word in enumerate(("train", *dev)):
         rows = []
         for texts, label in examples(name, 4, seed=i):
             number = corpus.classes.index(label) if corpus.classes else float(label)
@@ -156,9 +155,7 @@ def write_hub(folder: Path, name: str) -> None:
         file.write(f"- config_name: {name}\n  data_files:\n" + "\n".join(configs) + "\n")
 
 
-def test_the_version_of_the_hub(
-    tmp_path: Path, place: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_of_the_hub(tmp_path: Path, place: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     copy = tmp_path / "copy"

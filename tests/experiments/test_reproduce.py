@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_glue import save_deberta, small_sets
 from small_text import copy_pairs
 
 from letsam.cli import main
@@ -23,6 +22,7 @@ from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
 from letsam.experiments.training import TEXT
+from small_glue import save_deberta, small_sets
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
