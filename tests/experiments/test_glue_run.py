@@ -1,5 +1,6 @@
 """Runs on sentences: a small DeBERTa in the one loop; masks, clipping, dropout, length; resume; commands; bad input."""
 
+import copy
 import json
 import logging
 import math
@@ -123,6 +124,31 @@ def test_the_step_is_clipped_and_a_skipped_one_stays_skipped():
     opt.step(closure_of(torch.full((8, 4), float("nan"))))
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
     assert opt.last.skipped
+
+
+def test_three_steps_are_those_of_a_loop_by_hand(tmp_path, bert, settings):
+    """transformers' own loss and mask, torch's Adam, clipping and linear schedule."""
+    training = settings(model=bert, warmup=2, clip=0.1, dropout=0.0)
+    run = Run(training, *small_sets(tmp_path, "mrpc"), "cpu")
+    for module in run.model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    by_hand = copy.deepcopy(run.model.model).train()
+    opt = torch.optim.Adam(by_hand.parameters(), lr=1e-3, eps=1e-6)
+    losses, norms = [], []
+    for i in range(3):
+        opt.param_groups[0]["lr"] = 1e-3 * (0.5, 1.0, 1.0)[i]
+        *inputs, labels = run.source.batch(0, i, 0)
+        loss = by_hand(**dict(zip(run.model.names, inputs, strict=True)), labels=labels).loss
+        opt.zero_grad()
+        loss.backward()
+        norms.append(nn.utils.clip_grad_norm_(by_hand.parameters(), 0.1))
+        opt.step()
+        losses.append(loss.item())
+    assert min(norms) < 0.1 < max(norms)  # some steps are clipped
+    assert run.epoch()["train_loss"] == pytest.approx(sum(losses) / 3, rel=1e-5)
+    for ours, theirs in zip(run.model.model.parameters(), by_hand.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 def test_clipping_at_a_norm_that_is_never_reached_changes_nothing(tmp_path, settings):
