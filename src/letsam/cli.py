@@ -23,6 +23,7 @@ from .experiments.compare_command import Compare, compare
 from .experiments.figures_command import Figures, figures
 from .experiments.measure_command import Measure, measure
 from .experiments.reproduce_command import Reproduce, reproduce
+from .experiments.search_command import Search, search
 from .experiments.study_command import Study, study
 from .terminal import Stopped, console_on, stoppable
 
@@ -45,11 +46,11 @@ class Data:
     """Find or fetch a data set, check its hashes, store it, and say what there is."""
 
     name: tyro.conf.Positional[str]
-    """cifar10, cifar100, fashion-mnist, imagenet, digits, iwslt14 or multi30k."""
+    """cifar10, cifar100, fashion-mnist, imagenet, digits, iwslt14, multi30k or glue."""
     folder: Path | None = None
     """Where sets are stored; default: $LETSAM_DATA, else ~/.cache/letsam."""
     source: Path | None = None
-    """A file or folder to take the set from, in place of a download."""
+    """A file or folder to take the set from, in place of a download; of glue also hf:nyu-mll/glue, by datasets."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[Study, tyro.conf.subcommand("study")]
     | Annotated[Measure, tyro.conf.subcommand("measure")]
     | Annotated[Figures, tyro.conf.subcommand("figures")]
@@ -98,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         Bench: _bench,
         Data: _data,
         Reproduce: _reproduce,
+        Search: _search,
         Study: _study,
         Measure: _measure,
         Figures: lambda request: figures(request, console_on(sys.stdout)),
@@ -170,6 +173,11 @@ def _data(command: Data) -> None:
 def _reproduce(request: Reproduce) -> None:
     with stoppable("the same command goes on"):
         reproduce(request, console_on(sys.stdout))
+
+
+def _search(request: Search) -> None:
+    with stoppable("the same command goes on"):
+        search(request, console_on(sys.stdout))
 
 
 def _study(request: Study) -> None:

@@ -10,8 +10,8 @@ import torch
 from letsam.cli import main
 from letsam.experiments.data import bpe, pairs
 from letsam.experiments.data.parallel import CORPORA, read
-from letsam.experiments.recipe import TEXT
 from letsam.experiments.source import load
+from letsam.experiments.training import TEXT
 
 Capture = pytest.CaptureFixture[str]
 GERMAN = ["Zwei Männer sind im Freien .", "Ein Mädchen klettert .", "Ein Hund läuft schnell .", "Zwei Hunde ."]

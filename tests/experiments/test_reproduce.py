@@ -16,14 +16,17 @@ from small_text import copy_pairs
 
 from letsam.cli import main
 from letsam.experiments import tables
+from letsam.experiments.data.glue import GLUE
 from letsam.experiments.data.images import Images
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
-from letsam.experiments.recipe import TEXT, Figure, list_recipes, load_recipe
+from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.training import TEXT
+from small_glue import save_deberta, small_sets
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
-SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "digits-0", "transformer")
+SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "digits-0", "transformer", "mrpc")
 RECIPE = """
 title = "Digits"
 source = "a test"
@@ -68,10 +71,15 @@ def random_images(data, n):
 
 
 @pytest.mark.parametrize(("name", "row", "column"), list(tiny_cells()))
-def test_every_recipe_on_two_tiny_batches(name, row, column):
+def test_every_recipe_on_two_tiny_batches(name, row, column, tmp_path):
     training = replace(load_recipe(FOLDER, name).cell(row, column, 0), epochs=1, batch=2, precision="float32")
     if training.data in TEXT:
         run = Run(replace(training, batch=16), *copy_pairs((4, 2, 2), longest=2), "cpu")  # two rows of at most 8 tokens
+    elif training.data in GLUE:
+        pytest.importorskip("transformers")
+        n = 4 if training.validation == "training" else 6
+        checkpoint = save_deberta(tmp_path / "deberta")
+        run = Run(replace(training, model=checkpoint), *small_sets(tmp_path, training.data, n, 2), "cpu")
     else:
         images = 4 if training.validation == "training" else 6  # of which one is held out
         run = Run(training, random_images(training.data, images), random_images(training.data, 2), "cpu")

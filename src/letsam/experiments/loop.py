@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,9 @@ class Run:
 
     def _closure(self, batch: Batch) -> letsam.closures.Closure:
         compiled = self._on_gpu and self.training.compile
+        capture = self._on_gpu and self.task.capture
         return letsam.closure(
-            self.model, self._loss_fn, batch, autocast=self.autocast, capture=self._on_gpu, compile=compiled
+            self.model, self._loss_fn, batch, autocast=self.autocast, capture=capture, compile=compiled
         )
 
     @property
@@ -157,13 +159,20 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
         base = torch.optim.SGD(params, lr, training.momentum, weight_decay=weight_decay, fused=True)
     else:
         adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
-        base = adam(params, lr, (0.9, training.beta2), weight_decay=weight_decay, fused=True)
+        base = adam(params, lr, (0.9, training.beta2), training.eps, weight_decay, fused=True)
+    if training.clip:
+        base.register_step_pre_hook(partial(_clip, training.clip))
     options = dict(training.options)
     if letsam.describe(training.method).takes("total_steps"):
         options.setdefault("total_steps", total_steps)
     if "radius" in options:
         options["radius"] = control(options["radius"], total_steps, training.seed)
     return letsam.create(training.method, base, model=model, rho=training.rho, **options)
+
+
+def _clip(norm: float, base: torch.optim.Optimizer, *_: Any) -> None:
+    """Shorten the gradient that the base is about to step with; the derivative of a learned radius does not see it."""
+    nn.utils.clip_grad_norm_([p for group in base.param_groups for p in group["params"]], norm)
 
 
 def train_run(

@@ -11,6 +11,7 @@ from typing import Any
 
 import letsam
 
+from .data.glue import GLUE
 from .recipe import Table, Training
 
 ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
@@ -23,8 +24,16 @@ SAMPLES = {
     "digits": 1000,
     "iwslt14": 4_600_000,
     "multi30k": 600_000,
+    "cola": 8_551,
+    "sst2": 67_349,
+    "mrpc": 3_668,
+    "stsb": 5_749,
+    "qqp": 363_846,
+    "mnli": 392_702,
+    "qnli": 104_743,
+    "rte": 2_490,
 }
-"""Images of an epoch; of text the tokens of the longer side, padding included."""
+"""Images or classified sentences of an epoch; of translation the tokens of the longer side, padding included."""
 PAIRS = {"iwslt14": 160_239, "multi30k": 28_998}
 GFLOP = {
     "resnet18": 0.56,
@@ -36,8 +45,13 @@ GFLOP = {
     "small-cnn": 0.001,
     "transformer-iwslt": 0.037,
     "transformer-tiny": 0.0026,
+    "microsoft/deberta-base": 15.0,
+    "sentence-transformers/all-MiniLM-L6-v2": 1.4,
 }
-"""Multiplications of a forward pass, an image or a token, in 10⁹: for a machine where nothing was measured yet."""
+"""Multiplications of a forward pass, an image, a token or a sentence of 128 tokens, in 10⁹: for a machine where
+nothing was measured yet."""
+CHECKPOINT = 11.0
+"""Of a checkpoint that is not among them: an encoder of base size."""
 ASSUMED = {"cuda": 100.0, "cpu": 0.05}
 """10¹² operations a second that such a machine is taken to do."""
 
@@ -68,16 +82,17 @@ class Speeds:
 
     def minutes(self, training: Training) -> tuple[float, bool]:
         """How long a run takes, and whether that was measured."""
-        ms = self._known.get((training.model, training.batch))
+        ms = self._known.get((_what(training), training.batch))
         guess = self._guess(training) if ms is None else ms
         return guess * passes(training) / 60_000, ms is not None
 
     def _guess(self, training: Training) -> float:
         """From another batch of the same model, else from the multiplications it takes."""
-        others = [ms * training.batch / batch for (model, batch), ms in self._known.items() if model == training.model]
+        what = _what(training)
+        others = [ms * training.batch / batch for (model, batch), ms in self._known.items() if model == what]
         if others:
             return min(others)
-        operations = 3 * 2e9 * GFLOP[training.model] * training.batch
+        operations = 3 * 2e9 * _gflop(training) * training.batch
         return 1000 * operations / (ASSUMED[self._kind] * 1e12)
 
 
@@ -117,7 +132,17 @@ def within(plan: list[Planned], minutes: float) -> list[Planned]:
 def _usefulness(run: Planned) -> tuple[Any, ...]:
     method = run.training.method
     rank = ANCHORS.index(method) if method in ANCHORS else len(ANCHORS)
-    return run.training.seed, run.training.epochs * GFLOP[run.training.model], rank, run.minutes
+    return run.training.seed, run.training.epochs * _gflop(run.training), rank, run.minutes
+
+
+def _what(training: Training) -> str:
+    """What a pass goes through: the model; of sentences the task, too, since its rows have a length of their own."""
+    return f"{training.model} on {training.data}" if training.data in GLUE else training.model
+
+
+def _gflop(training: Training) -> float:
+    share = training.length / 128 if training.data in GLUE else 1.0
+    return GFLOP.get(training.model, CHECKPOINT) * share
 
 
 def _device(record: dict[str, Any]) -> str | None:
@@ -138,4 +163,4 @@ def _from_run(record: dict[str, Any]) -> dict[tuple[str, int], float]:
     if "training" not in record or not record.get("seconds"):
         return {}
     training = Training(**record["training"])
-    return {(training.model, training.batch): 1000 * record["seconds"] / passes(training)}
+    return {(_what(training), training.batch): 1000 * record["seconds"] / passes(training)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from .data.glue import GLUE
 from .folder import Busy, locked
 from .loop import Run, train_run
 from .models import digest
@@ -17,14 +18,14 @@ from .record import Row, environment, read_json, write_json
 
 KIND = "letsam run"
 FORMAT = 1
-SCORES = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
-"""What a table of text shows; of images it is the test accuracy in per cent."""
+BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
+"""What a table of translations shows; of images it is the test accuracy, of GLUE the first metric, in per cent."""
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What we have for a cell, and what the paper has: accuracies in per cent, or BLEU."""
+    """What we have for a cell, and what the paper has: metrics in per cent, or BLEU."""
 
     row: str
     column: str
@@ -57,9 +58,10 @@ def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
 
 def score(record: Record) -> float:
     """What the table of a run shows."""
-    if name := SCORES.get(record["training"]["data"]):
-        return record["result"][name]
-    return 100 * record["result"]["test_accuracy"]
+    data, result = record["training"]["data"], record["result"]
+    if data in BLEU:
+        return result[BLEU[data]]
+    return 100 * result[GLUE[data].metrics[0] if data in GLUE else "test_accuracy"]
 
 
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
@@ -110,7 +112,7 @@ def _trained(
 def name_of(training: Training) -> str:
     """A file name that people can read; the identity makes it unique."""
     noise = f"-noise{100 * training.noise:g}" if training.noise else ""
-    what = f"{training.data}-{training.model}-{training.method}{noise}-seed{training.seed}"
+    what = f"{training.data}-{Path(training.model).name}-{training.method}{noise}-seed{training.seed}"
     return f"{what}-{training.identity}"
 
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .reproduce import Cell
 
 
+SHARES = ("matthews", "pearson", "test_accuracy")
+"""Metrics to tell after an epoch, the first that there is."""
+
+
 @dataclass(frozen=True)
 class Reproduce(Selection):
     """Run the missing cells of a table of the paper, and put ours beside the published ones."""
@@ -80,8 +84,9 @@ def _state(row: Row) -> str:
 
 
 def _tested(row: Row) -> str:
-    if row.get("test_accuracy") is not None:
-        return f", test {100 * row['test_accuracy']:.2f} %"
+    for name in SHARES:
+        if row.get(name) is not None:
+            return f", {name.removesuffix('_accuracy')} {100 * row[name]:.2f} %"
     if row.get("bleu") is not None:
         return f", BLEU {row['bleu']:.2f}"
     return "" if row["test_loss"] is None else f", test loss {row['test_loss']:.3f}"

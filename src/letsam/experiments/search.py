@@ -125,7 +125,7 @@ def load_optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ValueError("letsam study price needs Optuna: pip install 'letsam[study]'") from None
+        raise ValueError("searches need Optuna: pip install 'letsam[study]'") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -10,12 +10,15 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from .data import imagenet, images, pairs
+from .data import imagenet, images, pairs, sentences
+from .data.encoded import Encoded
+from .data.glue import GLUE
 from .data.imagenet import Files
 from .data.images import Images
 from .data.noise import symmetric_noise
 from .data.pairs import Pairs
 from .data.parallel import CORPORA
+from .data.sentences import Sentences
 from .from_disk import FromDisk
 from .in_memory import InMemory
 from .recipe import Training
@@ -25,8 +28,8 @@ HELD_OUT = 0.1
 Batch = tuple[Tensor, ...]
 """Inputs of the model, then targets."""
 ImageSet = Images | Files
-AnySet = ImageSet | Pairs
-OneKind = TypeVar("OneKind", Images, Files)
+AnySet = ImageSet | Pairs | Sentences
+OneKind = TypeVar("OneKind", Images, Files, Encoded)
 
 
 class Source(Protocol):
@@ -49,6 +52,8 @@ def load(name: str, folder: Path | None, device: str) -> tuple[AnySet, AnySet]:
     """(training set, test set) that `letsam data` has stored; of ImageNet the index alone."""
     if name in CORPORA:
         return pairs.load(name, folder, device)
+    if name in GLUE:
+        return sentences.load(name, folder)
     if name == "imagenet":
         index = imagenet.load(folder)
         return Files(index, "train"), Files(index, "test")
@@ -71,18 +76,18 @@ def source_of(training: Training, train: ImageSet, test: ImageSet, device: torch
 
 
 def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
-    """(training images, validation images): the same ones, as in the paper, or a part that is held out.
+    """(training samples, validation samples): the same ones, as in the paper, or a part that is held out.
 
-    It is given the training set alone, so that no test image can get into either.
+    It is given the training set alone, so that no test sample can get into either.
     """
-    images = train.subset(_chosen(training, len(train.labels)))
+    samples = train.subset(_chosen(training, len(train.labels)))
     if training.noise:
-        images = images.with_labels(symmetric_noise(images.labels, images.classes, training.noise, training.seed))
+        samples = samples.with_labels(symmetric_noise(samples.labels, samples.classes, training.noise, training.seed))
     if training.validation == "training":
-        return images, images
-    held = round(HELD_OUT * len(images))
-    mixed = torch.randperm(len(images), generator=torch.Generator().manual_seed(training.seed + 1))
-    return images.subset(mixed[held:].sort().values), images.subset(mixed[:held].sort().values)
+        return samples, samples
+    held = round(HELD_OUT * len(samples))
+    mixed = torch.randperm(len(samples), generator=torch.Generator().manual_seed(training.seed + 1))
+    return samples.subset(mixed[held:].sort().values), samples.subset(mixed[:held].sort().values)
 
 
 def pair_parts(training: Training, train: Pairs) -> tuple[Pairs, Pairs]:

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from .data.imagenet import Files
 from .data.images import Images
 from .data.pairs import Pairs
+from .data.sentences import Sentences
 from .image_task import ImageTask
 from .recipe import Training
+from .sentence_task import SentenceTask
 from .source import AnySet, Source
 from .translation_task import TranslationTask
 
@@ -27,6 +29,8 @@ class Task(Protocol):
     """The same in the order of a record's result."""
     facts: dict[str, str]
     """What a record has to say about the metrics, once they were measured."""
+    capture: bool | str
+    """How passes on a GPU are captured (see letsam.closure): they have to be, or, of a foreign model, if they can."""
 
     def model(self) -> nn.Module:
         """The model at its start, on the device."""
@@ -42,6 +46,8 @@ def task_of(training: Training, train: AnySet, test: AnySet, device: torch.devic
     """The task that fits the sets."""
     if isinstance(train, Pairs) and isinstance(test, Pairs):
         return TranslationTask(training, train, test, device)
+    if isinstance(train, Sentences) and isinstance(test, Sentences):
+        return SentenceTask(training, train, test, device)
     if isinstance(train, Images | Files) and isinstance(test, Images | Files):
         return ImageTask(training, train, test, device)
-    raise TypeError("training and test set are of two kinds; give images twice, or sentence pairs twice")
+    raise TypeError("training and test set are of two kinds; give one kind twice")

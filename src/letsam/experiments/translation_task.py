@@ -28,6 +28,7 @@ class TranslationTask:
 
     metrics: tuple[str, ...] = ("test_loss", "bleu", "tokenised_bleu")
     result: tuple[str, ...] = ("bleu", "tokenised_bleu", "test_loss")
+    capture: bool | str = True
 
     def __init__(self, training: Training, train: Pairs, test: Pairs, device: torch.device) -> None:
         self.source: Source = FromText(training, pair_parts(training, train), test, device)

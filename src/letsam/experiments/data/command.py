@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...checks import one_of
-from . import cifar_source, digits, fashion, imagenet, pairs, store, text_command
+from . import cifar_source, digits, fashion, glue_command, imagenet, pairs, store, text_command
 from .cifar import CIFAR10, CIFAR100
 from .disk import writing
 from .images import digit_splits
@@ -21,8 +21,11 @@ CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 def data(name: str, folder: Path | None, source: Path | None, console: Console) -> None:
     """Print a table of the set, after getting it if it is not there."""
-    one_of("the set", name, (*CIFARS, "fashion-mnist", "imagenet", "digits", *CORPORA))
+    one_of("the set", name, (*CIFARS, "fashion-mnist", "imagenet", "digits", *CORPORA, "glue"))
     place = store.place_of(folder)
+    if name == "glue":
+        glue_command.data(place, source, console)
+        return
     if name == "digits":
         facts = _digits(source)
     elif name == "imagenet":

@@ -3,7 +3,7 @@
     images.safetensors   {train,test}_images uint8 (N, C, H, W), {train,test}_labels int64
     source.json          where it came from, counts, mean and std, hashes of the pixels and of images.safetensors
 
-Text has a pairs.safetensors in place of the images (see pairs.py).
+Text has a pairs.safetensors or sentences.safetensors in place of the images (see pairs.py, sentences.py).
 
 The folder is made elsewhere and renamed into place, so a set is there whole or not at all. NCHW is what the models
 take and what CIFAR's own files hold; safetensors is read straight to the device and runs no code.

@@ -1,0 +1,72 @@
+"""Sentences as a checkpoint reads them: rows of tokens of one length on the device, so that passes have one shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .sentences import Sentences
+
+MULTIPLE = 8
+"""Rows are as long as the longest of them, rounded up to this."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Inputs of a model by name, each (examples, length), and the labels."""
+
+    inputs: dict[str, Tensor]
+    labels: Tensor
+    classes: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: Tensor) -> Encoded:
+        """Some of the examples."""
+        indices = indices.to(self.labels.device)
+        inputs = {name: rows[indices] for name, rows in self.inputs.items()}
+        return replace(self, inputs=inputs, labels=self.labels[indices])
+
+    def with_labels(self, labels: Tensor) -> Encoded:
+        """The same examples with other labels."""
+        return replace(self, labels=labels)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a tokenizer makes of a set: inputs by name, a list for each example, and how many had to be cut."""
+
+    inputs: dict[str, list[list[int]]]
+    cut: int
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest example."""
+        return max(map(len, self.inputs["input_ids"]))
+
+
+def tokens(sentences: Sentences, tokenizer: Any, limit: int) -> Tokens:
+    """Examples of more than `limit` tokens lose the end of their longer sentence, as is usual."""
+    columns = [list(column) for column in zip(*sentences.texts, strict=True)]
+    found = dict(tokenizer(*columns, return_attention_mask=True, verbose=False))
+    long = [i for i, ids in enumerate(found["input_ids"]) if len(ids) > limit]
+    if long:
+        some = [[column[i] for i in long] for column in columns]
+        shorter = tokenizer(*some, truncation=True, max_length=limit, return_attention_mask=True)
+        for name, rows in found.items():
+            for i, row in zip(long, shorter[name], strict=True):
+                rows[i] = row
+    return Tokens(found, len(long))
+
+
+def encode(sentences: Sentences, found: Tokens, length: int, pad: int, device: torch.device) -> Encoded:
+    """Rows of one length on the device; the mask has 0 where there is padding."""
+    inputs = {}
+    for name, rows in found.inputs.items():
+        filler = pad if name == "input_ids" else 0
+        inputs[name] = torch.tensor([row + [filler] * (length - len(row)) for row in rows]).to(device)
+    return Encoded(inputs, sentences.labels.to(device), len(sentences.corpus.classes))

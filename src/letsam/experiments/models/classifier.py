@@ -1,0 +1,110 @@
+"""A pretrained checkpoint with a classifier of sentences on it, by `transformers`.
+
+A checkpoint is the name of a model of the Hugging Face hub or a folder. It is looked for in $LETSAM_CHECKPOINTS first,
+by its whole name or the last part of it, so that a recipe names no folder of a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+CHECKPOINTS = "LETSAM_CHECKPOINTS"
+MASK = "attention_mask"
+
+
+class Classifier(nn.Module):
+    """Takes the inputs in the order of `names`, returns logits; of one class the scores, (rows,).
+
+    Given a mask (rows, length), the models of transformers look at its values to find out whether they can do without,
+    and the host waits for the device. Those that take it ready-made, (rows, 1, 1, length), do not look; `ready` says
+    that this is one of them.
+    """
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.names, self.ready = model, names, False
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The logits in the type of the pass."""
+        named = dict(zip(self.names, inputs, strict=True))
+        if self.ready:
+            named[MASK] = named[MASK].bool()[:, None, None, :]
+        logits: Tensor = self.model(**named).logits
+        return logits.squeeze(1) if logits.shape[1] == 1 else logits
+
+    @torch.no_grad()
+    def try_ready(self, *inputs: Tensor) -> None:
+        """Use ready-made masks if the model says the same with them; others of transformers would misunderstand."""
+        was, self.ready = self.training, False
+        self.eval()
+        try:
+            plain = self(*inputs)
+            self.ready = True
+            if not torch.allclose(self(*inputs), plain, rtol=1e-4, atol=1e-4):
+                self.ready = False
+        except (ValueError, RuntimeError, IndexError, TypeError):
+            self.ready = False
+        self.train(was)
+
+
+def load_tokenizer(checkpoint: str) -> Any:
+    """The tokenizer of a checkpoint; ValueError with one line if there is none, or it cannot fill rows up."""
+    tokenizer = _loaded("AutoTokenizer", checkpoint)
+    if tokenizer.pad_token_id is None:
+        raise ValueError(f"the tokenizer of {checkpoint} has no padding token; choose an encoder, such as DeBERTa")
+    return tokenizer
+
+
+def load_classifier(checkpoint: str, names: tuple[str, ...], classes: int, dropout: float | None) -> Classifier:
+    """The checkpoint with a fresh head of so many classes, drawn from torch's random state; in float32."""
+    model = _loaded(
+        "AutoModelForSequenceClassification",
+        checkpoint,
+        num_labels=classes,
+        dtype=torch.float32,
+        ignore_mismatched_sizes=True,
+    )
+    if dropout is not None:
+        _set_dropout(model, checkpoint, dropout)
+    return Classifier(model, names)
+
+
+def place_of(checkpoint: str) -> str:
+    """Its folder in $LETSAM_CHECKPOINTS if it is there, else what was given."""
+    if folder := os.environ.get(CHECKPOINTS):
+        for name in (checkpoint, Path(checkpoint).name):
+            if (Path(folder).expanduser() / name / "config.json").is_file():
+                return str(Path(folder).expanduser() / name)
+    return checkpoint
+
+
+def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise ValueError("sentences need transformers: pip install 'letsam[transformers]'") from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        return getattr(transformers, kind).from_pretrained(place_of(checkpoint), **options)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ValueError(
+            f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); give a model of the Hugging Face hub, its "
+            f"folder, or put it into ${CHECKPOINTS}"
+        ) from None
+
+
+def _set_dropout(model: Any, checkpoint: str, share: float) -> None:
+    """Of the head alone, the layers after the encoder."""
+    inside = set(model.base_model.modules())
+    layers = [m for m in model.modules() if isinstance(m, nn.Dropout) and m not in inside]
+    if not layers:
+        raise ValueError(f"the classifier of {checkpoint} has no dropout; leave the setting away")
+    for layer in layers:
+        layer.p = share

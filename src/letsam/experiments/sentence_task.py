@@ -1,0 +1,93 @@
+"""Sentences and their classes or scores: cross entropy or squared error, and the metrics of the task on its dev set."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from . import glue_metrics
+from .data.encoded import MULTIPLE, Encoded, encode, tokens
+from .data.sentences import Sentences
+from .from_sentences import FromSentences, in_order, rows_of
+from .models.classifier import load_classifier, load_tokenizer
+from .recipe import Training
+from .source import Source, parts
+
+TRIED = 4
+"""Examples by which a model shows whether it takes ready-made masks."""
+OF_CLASSES = {"test_accuracy": glue_metrics.accuracy, "matthews": glue_metrics.matthews, "f1": glue_metrics.f1}
+OF_SCORES = {"pearson": glue_metrics.pearson, "spearman": glue_metrics.spearman}
+log = logging.getLogger("letsam")
+
+
+class SentenceTask:
+    """Any checkpoint that classifies sentences, and a task of GLUE."""
+
+    capture: bool | str = "try"
+
+    def __init__(self, training: Training, train: Sentences, test: Sentences, device: torch.device) -> None:
+        self._sets, said = _encoded(training.model, training.length, train, test, device)
+        self.source: Source = FromSentences(training, parts(training, self._sets["train"]), self._sets["dev"], device)
+        self.metrics: tuple[str, ...] = ("test_loss", *test.corpus.metrics)
+        self.result: tuple[str, ...] = (*test.corpus.metrics, "test_loss")
+        self.facts: dict[str, str] = {"set": "the development set of GLUE", "length": said}
+        self._training, self._device = training, device
+
+    def model(self) -> nn.Module:
+        """The checkpoint with a fresh head."""
+        dev, training = self._sets["dev"], self._training
+        names = tuple(dev.inputs)
+        model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout).to(self._device)
+        *inputs, _ = rows_of(dev, torch.arange(min(TRIED, len(dev)), device=self._device))
+        model.try_ready(*inputs)
+        return model
+
+    def loss_fn(self, per_sample: bool) -> Callable[[Tensor, Tensor], Tensor]:
+        """Cross entropy of classes, squared error of scores."""
+        reduction = "none" if per_sample else "mean"
+        if not self._sets["dev"].classes:
+            return partial(_squared_error, reduction=reduction)
+        return partial(cross_entropy, label_smoothing=self._training.label_smoothing, reduction=reduction)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, autocast: torch.dtype | None, last: bool) -> dict[str, float]:
+        """The loss and all metrics; of MNLI the other genres, too."""
+        outputs, dev = self._outputs(model, self._sets["dev"], autocast), self._sets["dev"]
+        found = {"test_loss": float((cross_entropy if dev.classes else mse_loss)(outputs, dev.labels))}
+        predicted, known = (outputs.argmax(1), OF_CLASSES) if dev.classes else (outputs, OF_SCORES)
+        found |= {name: known[name](predicted, dev.labels) for name in self.metrics if name in known}
+        if (other := self._sets.get("mismatched")) is not None:
+            right = self._outputs(model, other, autocast).argmax(1)
+            found["mismatched_accuracy"] = glue_metrics.accuracy(right, other.labels)
+        return found
+
+    def _outputs(self, model: nn.Module, of: Encoded, autocast: torch.dtype | None) -> Tensor:
+        with torch.autocast(self._device.type, autocast, enabled=autocast is not None):
+            return torch.cat([model(*inputs).float() for *inputs, _ in in_order(of)])
+
+
+def _squared_error(scores: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    return mse_loss(scores.float(), targets, reduction=reduction)
+
+
+@lru_cache(maxsize=2)  # the runs of a table share it
+def _encoded(
+    checkpoint: str, limit: int, train: Sentences, test: Sentences, device: torch.device
+) -> tuple[dict[str, Encoded], str]:
+    """(the sets as rows of one length, what there is to say about it)."""
+    tokenizer = load_tokenizer(checkpoint)
+    limit = min(limit, tokenizer.model_max_length)
+    sets = {"train": train, "dev": test, **({"mismatched": test.mismatched} if test.mismatched is not None else {})}
+    found = {split: tokens(sentences, tokenizer, limit) for split, sentences in sets.items()}
+    cut = [f"{split} {part.cut:,} of {len(sets[split]):,}" for split, part in found.items() if part.cut]
+    if cut:
+        log.warning("%s: sentences of more than %d tokens are cut: %s", train.corpus.folder, limit, ", ".join(cut))
+    longest = max(part.longest for part in found.values())
+    length = min(limit, -(-longest // MULTIPLE) * MULTIPLE)
+    rows = {split: encode(sets[split], found[split], length, tokenizer.pad_token_id, device) for split in sets}
+    return rows, f"{length} tokens, cut: {', '.join(cut) or 'none'}"

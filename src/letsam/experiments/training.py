@@ -1,0 +1,148 @@
+"""The settings of a run. Whatever is added later, a record of an older version keeps its identity."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import letsam
+
+from .control import control
+from .data.glue import GLUE
+from .models import MODELS, TRANSLATORS
+
+IMAGES, TEXT = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits"), ("iwslt14", "multi30k")
+BASES = ("sgd", "adam", "adamw")
+SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
+LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128}
+"""Settings that came after the first records: at these values they are not part of a run's identity."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: everything that decides its numbers, and nothing else."""
+
+    data: str = "cifar10"
+    model: str = "resnet18"
+    method: str = "erm"
+    rho: float | None = None
+    """The radius, the first one if it is learned; None: the method's own."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Further options of the method."""
+    seed: int = 0
+    epochs: int = 200
+    batch: int = 128
+    """Images or sentences to classify; of translation the tokens of the longer side, padding included."""
+    base: str = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: str = "cosine"
+    warmup: int = 0
+    """Steps in which the learning rate rises to its value."""
+    label_smoothing: float = 0.0
+    ema: float = 0.0
+    """The share of the old average that an exponential moving average of the weights keeps at a step; 0: none. Where
+    there is one, it is what is tested."""
+    noise: float = 0.0
+    """The share of wrong training labels."""
+    validation: str = "training"
+    """Where validation batches come from: the training set, as in the paper, or a tenth of it that is held out; for
+    text the set's own validation part."""
+    augment: bool = True
+    precision: str = "bfloat16"
+    compile: bool = True
+    images: int | None = None
+    """Training images or sentence pairs, the first ones of a permutation; None: all of them."""
+    beta2: float = 0.999
+    """Of Adam and AdamW."""
+    average: int = 0
+    """The mean of the weights after each of so many last epochs is what is tested; 0: the last weights."""
+    eps: float = 1e-8
+    """Of Adam and AdamW."""
+    clip: float = 0.0
+    """The largest norm of the gradient that the base steps with; 0: any."""
+    dropout: float | None = None
+    """Before the classifier of sentences; None: the checkpoint's own."""
+    length: int = 128
+    """Tokens of a sentence or pair of sentences; longer ones are cut."""
+
+    def __post_init__(self) -> None:
+        self._check_model()
+        if self.ema and self.average:
+            raise ValueError("ema and average are two averages of the weights; give one of them")
+        one_of("method", self.method, letsam.list_methods())
+        one_of("base", self.base, BASES)
+        one_of("schedule", self.schedule, SCHEDULES)
+        one_of("validation", self.validation, ("training", "held-out"))
+        one_of("precision", self.precision, ("bfloat16", "float32"))
+        for name in ("epochs", "batch", "lr", "eps", "length"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
+        for name in ("noise", "label_smoothing", "ema", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
+        if self.clip < 0:
+            raise ValueError(f"clip is {self.clip}; give a positive norm, or 0 for none")
+        if "radius" in self.options:
+            control(self.options["radius"], 1, self.seed)
+
+    def _check_model(self) -> None:
+        """Sentences are classified by any checkpoint, all other sets by models of ours."""
+        one_of("data", self.data, (*IMAGES, *TEXT, *GLUE))
+        if self.data in GLUE:
+            self._check_sentences()
+            return
+        one_of("model", self.model, (*MODELS, *TRANSLATORS))
+        if self.data in TEXT and self.model not in TRANSLATORS:
+            raise ValueError(
+                f"{self.data} is text, and {self.model} reads images; choose from {', '.join(TRANSLATORS)}"
+            )
+        if self.data in IMAGES and self.model not in MODELS:
+            raise ValueError(f"{self.data} has images, and {self.model} reads text; choose from {', '.join(MODELS)}")
+        for name in ("dropout", "length"):
+            if getattr(self, name) != LATER[name]:
+                raise ValueError(f"{name} is a setting of sentences, and {self.data} has none; leave it away")
+
+    def _check_sentences(self) -> None:
+        if self.model in (*MODELS, *TRANSLATORS) or not self.model:
+            raise ValueError(
+                f"{self.data} has sentences, and the model is {self.model!r}; give a checkpoint, such as "
+                "'microsoft/deberta-base', or its folder"
+            )
+        if not GLUE[self.data].classes and (self.noise or self.label_smoothing):
+            raise ValueError(f"{self.data} has scores, not classes: leave noise and label_smoothing away")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; give a number from 0 to below 1")
+
+    @property
+    def identity(self) -> str:
+        """Twelve hex digits that change with any setting."""
+        settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        text = json.dumps(settings, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def scaled(self, scale: float) -> Training:
+        """The same with fewer epochs: another run, with another identity."""
+        if not 0 < scale <= 1:
+            raise ValueError(f"--scale is {scale}; give a number above 0, at most 1")
+        return replace(self, epochs=max(1, round(scale * self.epochs)))
+
+    def __str__(self) -> str:
+        noise = f", {100 * self.noise:g} % noise" if self.noise else ""
+        return f"{self.method}, {self.model}, {self.data}{noise}, seed {self.seed}"
+
+
+def one_of(name: str, value: str, choices: Any) -> None:
+    """ValueError with what comes near, or all choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; {hint(str(value), list(choices))}")
+
+
+def hint(word: str, choices: list[str]) -> str:
+    """The choice that was meant, or all of them."""
+    close = difflib.get_close_matches(word, choices, 1)
+    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(choices)}"
