@@ -20,6 +20,7 @@ class ImageTask:
 
     metrics: tuple[str, ...] = ("test_loss", "test_accuracy")
     result: tuple[str, ...] = ("test_accuracy", "test_loss")
+    capture: bool | str = True
 
     def __init__(self, training: Training, train: ImageSet, test: ImageSet, device: torch.device) -> None:
         self.source = source_of(training, train, test, device)
@@ -27,7 +28,7 @@ class ImageTask:
         self._training, self._classes, self._device = training, train.classes, device
 
     def model(self) -> nn.Module:
-        """channels_last on a GPU, where cuDNN looks for the fastest kernels: with two shapes in a run that pays."""
+        """channels_last on a GPU, where cuDNN looks for the fastest kernels: with two shapes a run, this pays."""
         model = models.create(self._training.model, self._classes).to(self._device)
         if self._device.type == "cuda":
             torch.backends.cudnn.benchmark = True
