@@ -96,7 +96,7 @@ def test_on_cuda_one_after_the_other_each_alone():
     assert list(results) == everybody
     for timing in results.values():
         assert isinstance(timing, Timing), timing
-        assert (timing.times, timing.mean_ms, timing.peak_mib) == ([1.0, 1.0, 1.0], 1.0, 3.0)
+        assert (timing.times, timing.mean_ms, timing.peak_mib) == ([1.0] * 9, 1.0, 3.0)  # three rounds of three steps
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -105,9 +105,35 @@ def test_on_cuda_a_failure_stays_alone():
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate")
 
     fine = contenders(small())[0][0]
-    results = measure.on_cuda(Stage(small()), [Contender("a", "peer", "compiled", broken), fine], quiet())
-    assert next(iter(results.values())) == "OutOfMemoryError: CUDA out of memory. Tried to allocate"
+    out_of_memory = Contender("a", "peer", "compiled", broken)
+    results = measure.on_cuda(Stage(small()), [out_of_memory, fine], quiet())
+    assert results[out_of_memory] == "OutOfMemoryError: CUDA out of memory. Tried to allocate"
     assert isinstance(results[fine], Timing)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_on_cuda_eager_steps_are_timed_in_rounds_of_everybody():
+    made = []
+
+    def maker(name, fails=False):
+        def make(stage):
+            made.append(name)
+            if fails:
+                raise RuntimeError("no")
+            return lambda t: (torch.zeros(()), 1)
+
+        return make
+
+    everybody = [
+        Contender("a", "peer", "eager", maker("a")),
+        Contender("b", "peer", "eager", maker("b", fails=True)),
+        Contender("c", "letsam", "compiled", maker("c")),
+        Contender("d", "letsam", "eager", maker("d")),
+    ]
+    results = measure.on_cuda(Stage(small(steps=45)), everybody, quiet())
+    assert made == ["a", "a", "b", "d", "a", "d", "a", "d", "c"]  # the first one loads libraries
+    assert [len(results[c].times) for c in everybody if c.name != "b"] == [45, 45, 45]
+    assert results[everybody[1]] == "RuntimeError: no"
 
 
 def test_modes_ask_for_capture(monkeypatch):
