@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import letsam
 
 from .data.glue import GLUE
 from .recipe import Table, Training
 
+Thing = TypeVar("Thing")
 ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
 """What every other cell is compared with comes first."""
 SAMPLES = {
@@ -119,13 +120,13 @@ def missing(table: Table, done: set[str], speeds: Speeds, scale: float = 1.0) ->
     return sorted(plan, key=_usefulness)
 
 
-def within(plan: list[Planned], minutes: float) -> list[Planned]:
+def within(things: list[Thing], minutes: float, cost: Callable[[Thing], float]) -> list[Thing]:
     """As many of them, in their order, as fit into the time; what does not fit leaves room for what does."""
     chosen, left = [], minutes
-    for run in plan:
-        if run.minutes <= left:
-            chosen.append(run)
-            left -= run.minutes
+    for thing in things:
+        if cost(thing) <= left:
+            chosen.append(thing)
+            left -= cost(thing)
     return chosen
 
 

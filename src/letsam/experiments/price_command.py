@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import plan as plans
+from .one_run import runner
 from .progress import Progress
-from .recipe import Table, Training
-from .reproduce_command import Reproduce, maker, plan_table
+from .recipe import Table
+from .reproduce_command import Reproduce, plan_table
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from .loop import Run
-    from .record import Row
     from .reproduce import Record
     from .search import Search
 
@@ -31,15 +31,15 @@ def price(request: Reproduce, table: Table, console: Console) -> None:
     request.check(table)
     device, folder = request.chosen_device(), request.results / PRICE
     speeds = plans.Speeds([request.results / "bench", request.results / table.records, folder], device_name(device))
-    queue = _affordable(_wanted(request, table), speeds, request.minutes)
+    queue = _wanted(request, table)
+    if request.minutes is not None:
+        queue = plans.within(queue, request.minutes, lambda search: _minutes(search, speeds))
     if request.plan:
         console.print(plan_table([run for search in queue for run in _planned(search, speeds)], device_name(device)))
         return
     load_optuna()  # or its absence would be told after the first runs
-    folder.mkdir(parents=True, exist_ok=True)
-    (request.work / PRICE).mkdir(parents=True, exist_ok=True)
     with Progress(console, sum(_minutes(search, speeds) for search in queue)) as progress:
-        run = _runner(request, device, speeds, progress)
+        run = runner(request, PRICE, device, speeds, progress, _finished(request, device))
         for search in queue:
             write_json(folder / f"{search.name}.json", price_record(search, made(search, run)))
     for search in {search.column: search for search in queue}.values():
@@ -63,44 +63,6 @@ def _planned(search: Search, speeds: plans.Speeds) -> list[plans.Planned]:
 
 def _minutes(search: Search, speeds: plans.Speeds) -> float:
     return sum(run.minutes for run in _planned(search, speeds))
-
-
-def _affordable(searches: list[Search], speeds: plans.Speeds, minutes: float | None) -> list[Search]:
-    """As many whole searches, in their order, as fit into the time."""
-    chosen, left = [], float("inf") if minutes is None else minutes
-    for search in searches:
-        if (cost := _minutes(search, speeds)) <= left:
-            chosen.append(search)
-            left -= cost
-    return chosen
-
-
-def _runner(
-    request: Reproduce, device: str, speeds: plans.Speeds, progress: Progress
-) -> Callable[[str, Training], Record]:
-    """Makes a run that has no record yet; returns its record."""
-    from .record import read_json
-    from .reproduce import name_of, run_all
-
-    make, folder, done = maker(request, device), request.results / PRICE, 0.0
-
-    def tell(run: plans.Planned, row: Row) -> None:
-        epoch, epochs = row["epoch"], run.training.epochs
-        text = f"{run.row}, {run.training}: epoch {epoch}/{epochs}"
-        progress.tell(done + run.minutes * epoch / epochs, text, last=epoch == epochs)
-
-    def run(name: str, training: Training) -> Record:
-        nonlocal done
-        planned = plans.Planned(PRICE, name, "", training, *speeds.minutes(training))
-        run_all([planned], make, request.work / PRICE, folder, tell, progress.say, _finished(request, device))
-        done += planned.minutes
-        path = folder / f"{name_of(training)}.json"
-        if not path.exists():
-            raise ValueError(f"another process is at {training}; wait for it, then give the same command")
-        found: Record = read_json(path)
-        return found
-
-    return run
 
 
 def _finished(request: Reproduce, device: str) -> Callable[[Run], Record]:

@@ -51,7 +51,7 @@ def run_table(request: Reproduce, table: Table, console: Console) -> None:
     queue = plans.missing(table, set(done), speeds, request.scale)
     queue = [run for run in queue if request.wants(run.row, run.column, run.training)]
     if request.minutes is not None:
-        queue = plans.within(queue, request.minutes)
+        queue = plans.within(queue, request.minutes, lambda run: run.minutes)
     if request.plan:
         console.print(plan_table(queue, device_name(device)))
         return

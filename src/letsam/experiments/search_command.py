@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import plan as plans
+from .one_run import runner
 from .progress import Progress
-from .recipe import Table, Training, load_recipe
-from .reproduce_command import Reproduce, maker
+from .recipe import Table, load_recipe
+from .reproduce_command import Reproduce
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from .record import Row
     from .reproduce import Record
     from .trials import Cell, Values
 
@@ -41,7 +41,9 @@ def search(request: Search, console: Console) -> None:
     device = request.chosen_device()
     folders = [request.results / name for name in ("bench", table.records, FOLDER)]
     speeds = plans.Speeds(folders, device_name(device))
-    cells = _affordable(_cells(request, table), request, speeds)
+    cells = _cells(request, table)
+    if request.minutes is not None:
+        cells = plans.within(cells, request.minutes, lambda cell: _minutes(cell, request.trials, speeds))
     console.print(_costs(cells, request.trials, speeds, device_name(device)))
     if not request.plan:
         _make(request, cells, speeds, device, console)
@@ -52,13 +54,11 @@ def _make(request: Search, cells: list[Cell], speeds: plans.Speeds, device: str,
     from .trials import searched
 
     load_optuna()  # or its absence would be told after the first run
-    for folder in (request.results / FOLDER, request.work / FOLDER):
-        folder.mkdir(parents=True, exist_ok=True)
     shown = []
     with Progress(console, sum(_minutes(cell, request.trials, speeds) for cell in cells)) as progress:
-        run = _runner(request, device, speeds, progress)
+        run = runner(request, FOLDER, device, speeds, progress)
         for cell in cells:
-            shown.append(_shown(cell, searched(cell, request.trials, run)))
+            shown.append(_shown(cell, searched(cell, request.trials, partial(run, f"{cell.row}, {cell.column}"))))
     for table in shown:
         console.print(table)
 
@@ -80,16 +80,6 @@ def _minutes(cell: Cell, trials: int, speeds: plans.Speeds) -> float:
     return trials * speeds.minutes(cell.middle())[0]
 
 
-def _affordable(cells: list[Cell], request: Search, speeds: plans.Speeds) -> list[Cell]:
-    """As many whole searches, in their order, as fit into the time."""
-    chosen, left = [], float("inf") if request.minutes is None else request.minutes
-    for cell in cells:
-        if (cost := _minutes(cell, request.trials, speeds)) <= left:
-            chosen.append(cell)
-            left -= cost
-    return chosen
-
-
 def _costs(cells: list[Cell], trials: int, speeds: plans.Speeds, device: str) -> RichTable:
     """Minutes of the trials, and of the whole grid that they stand for; ~ where nothing was measured."""
     from rich.table import Table as RichTable
@@ -103,32 +93,6 @@ def _costs(cells: list[Cell], trials: int, speeds: plans.Speeds, device: str) ->
         costs = [f"{mark}{_minutes(cell, n, speeds):,.0f}" for n in (trials, cell.points)]
         shown.add_row(cell.row, cell.column, str(cell.start.seed), str(trials), costs[0], f"{cell.points:,}", costs[1])
     return shown
-
-
-def _runner(request: Search, device: str, speeds: plans.Speeds, progress: Progress) -> Callable[[Training], Record]:
-    """Makes a run that has no record yet; returns its record."""
-    from .record import read_json
-    from .reproduce import name_of, run_all
-
-    make, folder, done = maker(request, device), request.results / FOLDER, 0.0
-
-    def tell(run: plans.Planned, row: Row) -> None:
-        epoch, epochs = row["epoch"], run.training.epochs
-        text = f"{run.training}: epoch {epoch}/{epochs}"
-        progress.tell(done + run.minutes * epoch / epochs, text, last=epoch == epochs)
-
-    def run(training: Training) -> Record:
-        nonlocal done
-        planned = plans.Planned(FOLDER, "", "", training, *speeds.minutes(training))
-        run_all([planned], make, request.work / FOLDER, folder, tell, progress.say)
-        done += planned.minutes
-        path = folder / f"{name_of(training)}.json"
-        if not path.exists():
-            raise ValueError(f"another process is at {training}; wait for it, then give the same command")
-        found: Record = read_json(path)
-        return found
-
-    return run
 
 
 def _shown(cell: Cell, trials: list[tuple[Values, Record]]) -> RichTable:

@@ -1,0 +1,52 @@
+"""Runs that a search asks for one at a time: the next one depends on the records of those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .plan import Planned, Speeds
+from .progress import Progress
+from .recipe import Training
+from .reproduce_command import Reproduce, maker
+
+if TYPE_CHECKING:
+    from .loop import Run
+    from .record import Row
+    from .reproduce import Record
+
+
+def runner(
+    request: Reproduce,
+    folder: str,
+    device: str,
+    speeds: Speeds,
+    progress: Progress,
+    finish: Callable[[Run], Record] | None = None,
+) -> Callable[[str, Training], Record]:
+    """A function of a name for the progress and a run: makes it if it has no record in the folder; its record."""
+    from .record import read_json
+    from .reproduce import name_of, run_all
+
+    make, results, work = maker(request, device), request.results / folder, request.work / folder
+    for place in (results, work):
+        place.mkdir(parents=True, exist_ok=True)
+    done = 0.0
+
+    def tell(run: Planned, row: Row) -> None:
+        epoch, epochs = row["epoch"], run.training.epochs
+        text = f"{run.row}, {run.training}: epoch {epoch}/{epochs}"
+        progress.tell(done + run.minutes * epoch / epochs, text, last=epoch == epochs)
+
+    def run(name: str, training: Training) -> Record:
+        nonlocal done
+        planned = Planned(folder, name, "", training, *speeds.minutes(training))
+        run_all([planned], make, work, results, tell, progress.say, finish)
+        done += planned.minutes
+        path = results / f"{name_of(training)}.json"
+        if not path.exists():
+            raise ValueError(f"another process is at {training}; wait for it, then give the same command")
+        found: Record = read_json(path)
+        return found
+
+    return run
