@@ -79,7 +79,8 @@ class Speeds:
         for path in sorted(path for folder in folders for path in folder.glob("*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
             if _device(record) == device:
-                self._known |= _from_bench(record) | _from_run(record)
+                for kind, ms in (_from_bench(record) | _from_run(record)).items():
+                    self._known[kind] = min(ms, self._known.get(kind, ms))  # a run may have shared the device
 
     def minutes(self, training: Training) -> tuple[float, bool]:
         """How long a run takes, and whether that was measured."""
