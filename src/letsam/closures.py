@@ -36,9 +36,9 @@ class Closure:
     once; call scaler.update() after opt.step().
 
     capture=True replays the passes from a CUDA graph, which is captured when a batch of this shape comes the second
-    time and is found again by the closures of later batches; compile=True compiles what is captured. A rare shape runs
-    eagerly. A pass that cannot be captured is an error, with capture="try" a line in the log. Without a GPU the closure
-    is the eager one.
+    time and is found again by the closures of later batches; compile=True compiles what is captured, and a dict are
+    torch.compile's options. A rare shape runs eagerly. A pass that cannot be captured is an error, with capture="try" a
+    line in the log. Without a GPU the closure is the eager one.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Closure:
         autocast: torch.dtype | None = None,
         scaler: GradScaler | None = None,
         capture: bool | str = False,
-        compile: bool = False,
+        compile: bool | Mapping[str, Any] = False,
     ) -> None:
         if not isinstance(batch, tuple | list | Mapping):
             raise TypeError(f"batch is a {type(batch).__name__}; give (inputs, targets) or a dict of tensors")
@@ -61,10 +61,11 @@ class Closure:
         self.model, self.loss_fn, self.batch = model, loss_fn, batch
         if capture not in (False, True, "try"):
             raise ValueError(f"capture is {capture!r}; choose from False, True, 'try'")
-        if compile and not capture:
+        if compile is not False and not capture:
             raise ValueError("compile=True compiles what is captured: pass capture=True with it, or compile the model")
         self.micro_batches, self.autocast, self.scaler = micro_batches, autocast, scaler
-        self.capture, self.compile = capture, compile
+        self.capture = capture
+        self.compile = tuple(sorted(compile.items())) if isinstance(compile, Mapping) else bool(compile)
         self._evaluate = evaluate
         self._chosen: Tensor | None = None
         self.losses: Tensor | None = None
@@ -108,7 +109,7 @@ class Closure:
         graphs = graphs_of(self.model)
         if graphs.refused:
             return run(*arguments)
-        captured = getattr(self._compiled_twin(), name) if self.compile else run
+        captured = getattr(self._compiled_twin(), name) if self.compile is not False else run
         kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
         try:
             if (reason := why_not(self.model, self.batch)) is not None:
@@ -124,7 +125,7 @@ class Closure:
     def _compiled_twin(self) -> Closure:
         """The same closure over a compiled model: a batch that is not captured runs uncompiled."""
         twin = copy.copy(self)
-        twin._evaluate = _compiled()
+        twin._evaluate = _compiled(self.compile)
         return twin
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -195,8 +196,8 @@ def evaluate(model: nn.Module, loss_fn: Callable[..., Tensor] | None, batch: Bat
 
 
 @cache
-def _compiled() -> Callable[..., Tensor]:
-    return torch.compile(evaluate, dynamic=False)
+def _compiled(options: bool | tuple[tuple[str, Any], ...]) -> Callable[..., Tensor]:
+    return torch.compile(evaluate, dynamic=False, options=dict(options) if isinstance(options, tuple) else None)
 
 
 def _on_gpu(model: nn.Module) -> bool:

@@ -16,7 +16,9 @@ def _nothing_said_yet():
 
 
 @pytest.mark.parametrize("method", ["sam", "esam", "lets-sam", "auto-asam"])
-@pytest.mark.parametrize(("capture", "compile"), [(True, False), ("try", False), (True, True)])
+@pytest.mark.parametrize(
+    ("capture", "compile"), [(True, False), ("try", False), (True, True), (True, {"combo_kernels": True})]
+)
 def test_it_is_the_eager_closure(method, capture, compile, caplog):
     plain, captured = make_model(), make_model()
     train(plain, create(method, plain), 4)

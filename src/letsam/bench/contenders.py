@@ -131,7 +131,7 @@ def ours(stage: Stage, method: str, mode: str) -> Step:
     model = stage.model()
     opt = create(method, model, stage.settings)
     loss_fn = sample_losses if opt.keep < 1 else mean_loss
-    capture, compiled = mode != "eager", mode == "compiled"
+    capture, compiled = mode != "eager", stage.task.compile if mode == "compiled" else False
 
     def closure(t: int) -> letsam.closures.Closure:
         batch, autocast = stage.batch(t), stage.autocast

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..experiments.config import Spec
+from ..experiments.models import COMPILE_IMAGES
 from ..experiments.models.decoder import Decoder
 from ..experiments.models.mlp import DeepMLP
 from ..experiments.models.resnet import resnet18
@@ -86,6 +87,11 @@ class Task:
         pairs = [self.data(self.options, size) for _ in range(number)]
         layout = torch.channels_last if self._tuned(device) else torch.contiguous_format
         return [(x.to(device, memory_format=layout), y.to(device)) for x, y in pairs]
+
+    @property
+    def compile(self) -> bool | Mapping[str, Any]:
+        """How its passes are compiled: as those of the experiments."""
+        return COMPILE_IMAGES if self.data in (images, digits) else True
 
     def _tuned(self, device: str) -> bool:
         """Whether images lie in the layout that tensor cores like."""

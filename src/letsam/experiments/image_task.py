@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ class ImageTask:
     metrics: tuple[str, ...] = ("test_loss", "test_accuracy")
     result: tuple[str, ...] = ("test_accuracy", "test_loss")
     capture: bool | str = True
+    compile: bool | Mapping[str, Any] = models.COMPILE_IMAGES
 
     def __init__(self, training: Training, train: ImageSet, test: ImageSet, device: torch.device) -> None:
         self.source = source_of(training, train, test, device)

@@ -107,7 +107,7 @@ class Run:
         return epoch - self.training.epochs + self.training.average if self.training.average else 0
 
     def _closure(self, batch: Batch) -> letsam.closures.Closure:
-        compiled = self._on_gpu and self.training.compile
+        compiled = self.task.compile if self._on_gpu and self.training.compile else False
         capture = self._on_gpu and self.task.capture
         return letsam.closure(
             self.model, self._loss_fn, batch, autocast=self.autocast, capture=capture, compile=compiled

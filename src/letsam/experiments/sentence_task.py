@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ class SentenceTask:
     """Any checkpoint that classifies sentences, and a task of GLUE."""
 
     capture: bool | str = "try"
+    compile: bool | Mapping[str, Any] = True
 
     def __init__(self, training: Training, train: Sentences, test: Sentences, device: torch.device) -> None:
         self._sets, said = _encoded(training.model, training.length, train, test, device)

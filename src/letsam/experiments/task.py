@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ class Task(Protocol):
     """What a record has to say about the metrics, once they were measured."""
     capture: bool | str
     """How passes on a GPU are captured (see letsam.closure): they have to be, or, of a foreign model, if they can."""
+    compile: bool | Mapping[str, Any]
+    """How they are compiled, where the training asks for it."""
 
     def model(self) -> nn.Module:
         """The model at its start, on the device."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ class TranslationTask:
     metrics: tuple[str, ...] = ("test_loss", "bleu", "tokenised_bleu")
     result: tuple[str, ...] = ("bleu", "tokenised_bleu", "test_loss")
     capture: bool | str = True
+    compile: bool | Mapping[str, Any] = True
 
     def __init__(self, training: Training, train: Pairs, test: Pairs, device: torch.device) -> None:
         self.source: Source = FromText(training, pair_parts(training, train), test, device)
