@@ -158,7 +158,7 @@ def test_modes_ask_for_capture(monkeypatch):
     assert asked == [
         {**bf16, "capture": False, "compile": False},
         {**bf16, "capture": True, "compile": False},
-        {**bf16, "capture": True, "compile": True},
+        {**bf16, "capture": True, "compile": {"combo_kernels": True}},
     ]
 
 
