@@ -271,6 +271,7 @@ def _memory(preset: Preset, learned: radius.LearnedRadius | None) -> int:
         return 0
     # What a perturbation remembers is there twice: the new value is installed when the base has stepped.
     remembered = len(preset.combiner.memories) + 2 * len(preset.perturbation.memories)
+    remembered += len(learned.memories) if learned else 0
     return 1 + int(preset.combiner.needs_clean or learned is not None) + remembered
 
 

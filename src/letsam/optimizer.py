@@ -87,7 +87,8 @@ class SharpnessAware(Wrapper):
     def _start(self) -> None:
         """Everything that lives no longer than a step, and is never saved."""
         self.last = StepReport()
-        self._memory = Memory(self.base, (*self.perturbation.memories, *self.combiner.memories))
+        axes = (self.perturbation, self.combiner, self.radius)
+        self._memory = Memory(self.base, [name for axis in axes for name in getattr(axis, "memories", ())])
         self._feedback = ScalerFeedback()
         self._params: list[nn.Parameter] = []
         self._space: Space | None = None
@@ -102,7 +103,7 @@ class SharpnessAware(Wrapper):
         """One whole step; returns the loss of the clean pass. Without a closure, steps the base on `.grad`."""
         if closure is None:
             return self.base.step()
-        if val_closure is None and self._learning is not None:
+        if val_closure is None and self._due:
             raise ValueError("a learned radius needs validation batches: call step(closure, val_closure=…)")
         loss = self.backward(closure)
         self._step_base()
@@ -175,7 +176,8 @@ class SharpnessAware(Wrapper):
 
     def _perturbed(self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None) -> Tensor:
         """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
-        space, theta, learning = at.space, at.space.theta, self._learning
+        space, theta = at.space, at.space.theta
+        learning = self._learned if self._learned and (self._due or self._learned.memory) else None
         keeps = learning.keeps if learning else ()
         epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
         length = epsilon.s * (at.norm if epsilon.u is at.g else space.norm(epsilon.u))
@@ -200,10 +202,13 @@ class SharpnessAware(Wrapper):
                 combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
                 lower = LowerStep(space, at.theta, g, kept, g_hat, again, combined, closure, before, self._pass)
                 change = learning.change(lower)
+        if learning and change and learning.memory:
+            change = learning.carried(change, at.recall("response"))
+            memories["response"] = change(None)
         memories |= self.combiner.perturbed(space, g, g_hat)
         for name, values in memories.items():
             self._memory.remember(space, name, values, finite)
-        if learning and change:
+        if learning and change and self._due:
             self._upper = (learning, space, learning.response(change, space, self.base))
         self.last.tell(perturbed_loss=loss, perturbation_norm=length, perturbed=True)
         return finite
@@ -234,25 +239,21 @@ class SharpnessAware(Wrapper):
     @property
     def needs_validation(self) -> bool:
         """Whether `step` needs a val_closure."""
-        return isinstance(self.radius, LearnedRadius)
+        return self._learned is not None
+
+    def freeze_radius(self) -> None:
+        """Keep the radius that was learned so far: from here on no validation batches are needed."""
+        self._scalars["sam_frozen"], self._upper = 1, None
 
     @property
-    def _learning(self) -> LearnedRadius | None:
-        """The learned radius, if the next perturbed step updates it."""
-        if isinstance(self.radius, LearnedRadius) and self._scalars["sam_perturbed"] % self.radius.every == 0:
-            return self.radius
-        return None
+    def _learned(self) -> LearnedRadius | None:
+        """The radius, while it is learned."""
+        return self.radius if isinstance(self.radius, LearnedRadius) and not self._scalars["sam_frozen"] else None
 
     @property
-    def _scalars(self) -> dict[str, Any]:
-        return self.base.param_groups[0]
-
-    def _trained(self) -> list[nn.Parameter]:
-        return [p for group in self.base.param_groups for p in group["params"] if p.requires_grad]
-
-    @property
-    def _device(self) -> torch.device:
-        return self._scalars["sam_rho"].device
+    def _due(self) -> bool:
+        """Whether the next perturbed step updates it."""
+        return self._learned is not None and self._scalars["sam_perturbed"] % self._learned.every == 0
 
     def _check(self, closure: Any) -> None:
         if not callable(closure):

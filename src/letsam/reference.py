@@ -31,7 +31,7 @@ State = dict[str, Any]
 AXES: State = {"perturbation": "l2", "policy": "always", "combiner": "perturbed", "radius": "constant"}
 PERTURBATION = {"eps": 1e-12, "xi": 0.01, "beta": 0.6, "sigma": 1.0, "momentum": 0.9, "keep": 1.0}
 POLICY = {"p": 0.5, "k": 5, "lambda1": -1.0, "lambda2": 1.0, "delta": 0.9, "total_steps": 1}
-RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1}
+RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1, "memory": 0.0}
 LETS = {"estimator": "algorithm1", "objective": "squared-gap", "length_free": False, "rule": "adam"}
 AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"}
 RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.3}
@@ -264,7 +264,7 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
     """The steps of method `o` from θ_0 and ρ_0, over pairs of a training and a validation batch."""
     steps: list[Step] = []
     states, nu_state, rho = [State() for _ in theta], State(), torch.tensor(rho_0, dtype=torch.float64)
-    mu, var, g_v, m = 0.0, math.exp(-10), None, None
+    mu, var, g_v, m, R = 0.0, math.exp(-10), None, None, [torch.zeros_like(x) for x in theta]
     for t, (batch, val_batch) in enumerate(data):
         _, g = gradient(w.losses, theta, batch)
         n = dot(g, g).item()
@@ -284,13 +284,15 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
             d = add(g, o.alpha * norm(g) / norm(g_v), g_v)
         m = g if m is None else add(times(o.momentum, m), 1 - o.momentum, g)
         new, new_states = w.base.step(theta, d, states)
-        if perturbed and o.radius == "learned" and sum(s.perturbed for s in steps) % o.every == 0:
+        if perturbed and o.radius == "learned":
             tr, vl = gradient(w.losses, new, batch), gradient(w.losses, new, val_batch)
             b = slope(o, partial(hessian_vector, w.losses, there, kept), rho, v, v_of(tr[1]), g, g_hat)
             if o.estimator in ("algorithm1", "appendix"):  # as printed: J = η
                 J_b = [group["lr"] * x for group, x in zip(w.base.options, b, strict=True)]
-            else:
-                J_b = w.base.jacobian(theta, d, states, jvp(lambda *x, g=g: combine(o, g, list(x)), g_hat, b))
+            else:  # R_t = ρ·(∂d/∂ĝ)·b + λR_{t−1}
+                R = add(times(rho, jvp(lambda *x, g=g: combine(o, g, list(x)), g_hat, b)), o.memory, R)
+                J_b = w.base.jacobian(theta, d, states, times(1 / rho, R))
+        if perturbed and o.radius == "learned" and sum(s.perturbed for s in steps) % o.every == 0:
             next_rho, nu_state, g_nu = learn(o, rho, nu_state, upper_gradient(o, *tr, *vl), J_b)
         steps.append(Step(new, rho.item(), next_rho.item(), perturbed, g_nu, len(kept[0])))
         theta, states, rho = new, new_states, next_rho

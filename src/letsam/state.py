@@ -33,7 +33,7 @@ def fresh_scalars(base: Optimizer, *axes: Any) -> None:
             del state[key]
     device = local(next(p for group in base.param_groups for p in group["params"])).device
     group = base.param_groups[0]
-    group |= {"sam_step": 0, "sam_perturbed": 0, "sam_memories": 0, "sam_skipped": scalar(0.0, device)}
+    group |= {"sam_step": 0, "sam_perturbed": 0, "sam_memories": 0, "sam_frozen": 0, "sam_skipped": scalar(0.0, device)}
     group["sam_rho"] = scalar(axes[0].initial, device)
     for axis in axes:
         for name, value in getattr(axis, "scalars", dict)().items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from .checks import within
@@ -42,14 +44,24 @@ class Wrapper(Optimizer):
         """The defaults of the base."""
         return self.base.defaults
 
+    @property
+    def _scalars(self) -> dict[str, Any]:
+        return self.base.param_groups[0]
+
+    @property
+    def _device(self) -> torch.device:
+        return self._scalars["sam_rho"].device
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [p for group in self.base.param_groups for p in group["params"] if p.requires_grad]
+
     def state_dict(self) -> dict[str, Any]:
         """The base's, which carries everything: radius, counters and what the axes remember."""
         return self.base.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the state was saved; a state of the plain base starts the radius afresh."""
-        group = self.base.param_groups[0]
-        fresh = {key: value for key, value in group.items() if key.startswith(PREFIX)}
+        fresh = {key: value for key, value in self._scalars.items() if key.startswith(PREFIX)}
         self.base.load_state_dict(state_dict)
         match_layout(self.base)
         load_scalars(self.base, fresh)

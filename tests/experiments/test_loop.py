@@ -94,12 +94,12 @@ def test_a_batch_is_a_function_of_seed_and_step():
 
 
 def test_parts():
-    train, validation = parts(TINY, load("digits"))
+    train, validation, _ = parts(TINY, load("digits"))
     assert train is validation
     assert len(train) == 200
-    kept, held = parts(replace(TINY, validation="held-out"), load("digits"))
-    assert (len(kept), len(held)) == (180, 20)
-    noisy, _ = parts(replace(TINY, noise=0.5), load("digits"))
+    kept, held, both = parts(replace(TINY, validation="held-out"), load("digits"))
+    assert (len(kept), len(held), len(both)) == (180, 20, 200)
+    noisy, *_ = parts(replace(TINY, noise=0.5), load("digits"))
     assert 0.3 < float((noisy.labels != train.labels).double().mean()) < 0.6
 
 
@@ -116,6 +116,37 @@ def test_resume_is_exact(method, base, tmp_path):
     resumed = finished(training, tmp_path)
     assert digest(resumed.model) == digest(whole.model)
     assert [row["train_loss"] for row in resumed.rows] == [row["train_loss"] for row in whole.rows]
+
+
+def test_what_was_held_out_comes_back_for_the_last_epochs(tmp_path):
+    """The radius is that of the epoch before from there on, also where the run was resumed."""
+    training = replace(TINY, method="auto-sam", validation="held-out", epochs=4, back=0.5, batch=20)
+    run, streams = make(training), []
+    of = run.source.batch
+    run.source.batch = lambda epoch, i, stream: (streams.append((epoch, stream)), of(epoch, i, stream))[1]
+    for _ in range(4):
+        run.epoch()
+    assert set(streams) == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (3, 2)}
+    radii = [row["rho"] for row in run.rows]
+    assert radii[0] != radii[1] == radii[2] == radii[3]
+    assert [row["passes"] for row in run.rows] == [3, 3, 2, 2]
+    seen = [of(epoch, i, 2)[1] for epoch in range(2) for i in range(10)]
+    assert len(torch.cat(seen)) == 400
+    for done in (1, 3):
+        half = make(training)
+        for _ in range(done):
+            half.epoch()
+        save_checkpoint(tmp_path / f"{training.identity}.safetensors", half.state_dict())
+        assert digest(finished(training, tmp_path).model) == digest(run.model)
+
+
+def test_only_what_was_taken_can_be_given_back():
+    for wrong in (
+        {"back": 0.2},
+        {"data": "multi30k", "model": "transformer-tiny", "validation": "held-out", "back": 0.2},
+    ):
+        with pytest.raises(ValueError, match="back gives back what validation = 'held-out' took from the training set"):
+            replace(TINY, **wrong)
 
 
 @pytest.mark.parametrize("damage", ["other settings", "cut", "another model"])

@@ -53,7 +53,7 @@ def by_hand(place, record):
     model = models.create("small-cnn", 10)
     checkpoint = place / "runs" / "reproduction" / training.identity / f"{training.identity}.safetensors"
     model.load_state_dict(load_checkpoint(checkpoint)["model"])
-    images, _ = parts(training, load("digits"))
+    images, *_ = parts(training, load("digits"))
     batch = normalise(images.images[:100], images), images.labels[:100]
     return model, measure.Objective(model, cross_entropy, [batch])
 

@@ -45,7 +45,8 @@ def numbers(part):
 @pytest.mark.parametrize("make", [in_memory, lambda: in_colour(in_memory()), in_files], ids=["memory", "grey", "files"])
 @pytest.mark.parametrize("training", SETTINGS, ids=lambda t: f"{t.validation}-{t.images}-{t.noise}-{t.seed}")
 def test_both_parts_are_of_the_training_set(make, training):
-    kept, held = (numbers(part) for part in parts(training, make()))
+    kept, held, both = (numbers(part) for part in parts(training, make()))
+    assert set(both) == set(kept) | set(held)
     assert set(kept) | set(held) <= set(range(TRAIN))
     assert len(set(kept)) == len(kept)
     if training.validation == "held-out":

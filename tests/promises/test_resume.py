@@ -13,30 +13,30 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from small import BASES, METHODS, assert_equal, create, make_model, radius, train
 
 
-def through_state_dict(model, opt, method, base, folder):
+def through_state_dict(model, opt, method, base, folder, **options):
     file = io.BytesIO()
     torch.save({"model": model.state_dict(), "opt": opt.state_dict()}, file)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
     other = make_model(seed=9)
     other.load_state_dict(saved["model"])
-    resumed = create(method, other, base)
+    resumed = create(method, other, base, **options)
     resumed.load_state_dict(saved["opt"])
     return other, resumed
 
 
-def through_pickle(model, opt, method, base, folder):
+def through_pickle(model, opt, method, base, folder, **options):
     return pickle.loads(pickle.dumps((model, opt)))
 
 
-def through_deepcopy(model, opt, method, base, folder):
+def through_deepcopy(model, opt, method, base, folder, **options):
     return copy.deepcopy((model, opt))
 
 
-def through_distributed_checkpoint(model, opt, method, base, folder):
+def through_distributed_checkpoint(model, opt, method, base, folder, **options):
     dcp.save({"model": model.state_dict(), "opt": get_optimizer_state_dict(model, opt)}, checkpoint_id=folder)
     other = make_model(seed=9)
-    resumed = create(method, other, base)
+    resumed = create(method, other, base, **options)
     state = {"model": other.state_dict(), "opt": get_optimizer_state_dict(other, resumed)}
     dcp.load(state, checkpoint_id=folder)
     other.load_state_dict(state["model"])
@@ -124,3 +124,35 @@ def test_a_contiguous_checkpoint_of_a_channels_last_model(base, fused):
     opt2.load_state_dict(saved[1])
     train(other, opt2, 3, first=3)
     assert_equal(whole, other)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__.removeprefix("through_"))
+@pytest.mark.filterwarnings("ignore:.*torch.distributed is disabled.*")
+def test_what_a_learned_radius_carries_forward_survives(way, tmp_path):
+    options = {"memory": 0.9, "every": 3}
+    model = make_model()
+    opt = create("auto-gsam", model, "adamw", **options)
+    train(model, opt, 5)
+    other, resumed = way(model, opt, "auto-gsam", "adamw", tmp_path / "checkpoint", **options)
+    train(model, opt, 5, first=5)
+    train(other, resumed, 5, first=5)
+    assert_equal(model, other)
+    assert torch.equal(radius(opt), radius(resumed))
+
+
+def test_a_frozen_radius_stays_and_needs_no_validation():
+    model = make_model()
+    opt = create("auto-sam", model, memory=0.9)
+    train(model, opt, 3)
+    opt.freeze_radius()
+    learned = radius(opt).clone()
+    other = make_model(seed=9)
+    other.load_state_dict(model.state_dict())
+    resumed = create("auto-sam", other, memory=0.9)
+    resumed.load_state_dict(copy.deepcopy(opt.state_dict()))
+    for m, o in ((model, opt), (other, resumed)):
+        assert not o.needs_validation
+        train(m, o, 3, first=3)
+        assert torch.equal(radius(o), learned)
+        assert o.last.passes == 2
+    assert_equal(model, other)

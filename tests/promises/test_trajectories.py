@@ -140,6 +140,15 @@ def test_every_kth_perturbed_step(name, every):
     assert updates == math.ceil(sum(step.perturbed for step in steps) / every)
 
 
+@pytest.mark.parametrize(("name", "estimator"), [("auto-gsam", "finite-difference"), ("lets-rst", "exact")])
+@pytest.mark.parametrize("base", ["nesterov", "adamw"])
+def test_what_earlier_steps_said_is_carried_forward(name, estimator, base):
+    steps = compare(name, base, estimator=estimator, objective="validation", every=2, memory=0.8, rule="cosine")
+    alone = compare(name, base, estimator=estimator, objective="validation", every=2, rule="cosine")
+    assert steps[0].next_rho == alone[0].next_rho
+    assert abs(math.log(steps[-1].next_rho / alone[-1].next_rho)) > 1e-3
+
+
 @pytest.mark.parametrize("name", ["lets-sam", "auto-sam"])
 def test_bounds(name):
     bounds = (0.95 * RHO, 1.02 * RHO)

@@ -123,3 +123,9 @@ def test_a_rate_of_zero_leaves_the_radius_bit_equal(method, rho):
     for batches in oracle.make_data(6):
         opt.step(*oracle.closures(model, batches))
         assert radius(opt) == rho
+
+
+@pytest.mark.parametrize("estimator", ["algorithm1", "appendix"])
+def test_the_papers_estimators_carry_nothing_forward(estimator):
+    with pytest.raises(ValueError, match=f"{estimator} is one step of the paper: use memory=0, or estimator="):
+        make("lets-sam", estimator=estimator, memory=0.9)

@@ -18,7 +18,7 @@ Batch = tuple[Tensor, ...]
 class FromSentences:
     """The source of classified sentences."""
 
-    def __init__(self, training: Training, parts: tuple[Encoded, Encoded], test: Encoded, device: torch.device) -> None:
+    def __init__(self, training: Training, parts: tuple[Encoded, ...], test: Encoded, device: torch.device) -> None:
         self.steps = batches(min(training.batch, len(parts[0])), len(parts[0]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._orders: dict[int, tuple[int, Tensor]] = {}

@@ -18,7 +18,7 @@ TEST_BATCH = 1000
 class InMemory:
     """The source of CIFAR and other small sets."""
 
-    def __init__(self, training: Training, parts: tuple[Images, Images], test: Images, device: torch.device) -> None:
+    def __init__(self, training: Training, parts: tuple[Images, ...], test: Images, device: torch.device) -> None:
         self.steps = batches(min(training.batch, len(parts[0])), len(parts[0]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._on_gpu = device.type == "cuda"

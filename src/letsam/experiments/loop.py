@@ -25,7 +25,7 @@ from .recipe import Training
 from .record import Row
 from .schedule import factor
 from .signal import Signal
-from .source import TRAINING, VALIDATION, AnySet, Batch
+from .source import ALL, TRAINING, VALIDATION, AnySet, Batch
 from .task import task_of
 
 EVALUATIONS = 50
@@ -52,6 +52,8 @@ class Run:
         """Train one epoch, measure, and add a row."""
         number, begin = len(self.rows), time.perf_counter()
         self.model.train()
+        if self._given_back(number) and self.opt.needs_validation:
+            self.opt.freeze_radius()
         total = torch.zeros((), device=self.device, dtype=torch.float64)
         passes, signal = 0, Signal(self.opt)
         for i in range(self.steps):
@@ -96,11 +98,16 @@ class Run:
         share = factor(self.training.schedule, t, self.steps * self.training.epochs, self.training.warmup)
         for group in self.opt.param_groups:
             group["lr"] = self.training.lr * share
+        stream = ALL if self._given_back(epoch) else TRAINING
         val_closure = self._closure(self.source.batch(epoch, i, VALIDATION)) if self.opt.needs_validation else None
-        loss = self.opt.step(self._closure(self.source.batch(epoch, i, TRAINING)), val_closure)
+        loss = self.opt.step(self._closure(self.source.batch(epoch, i, stream)), val_closure)
         if self.average is not None and self.training.ema:
             self.average.update(1 - self.training.ema)
         return loss
+
+    def _given_back(self, epoch: int) -> bool:
+        """Whether an epoch trains on what was held out, too."""
+        return epoch >= round((1 - self.training.back) * self.training.epochs)
 
     def _averaged(self, epoch: int) -> int:
         """How many epochs the mean over the last ones is of, after an epoch."""

@@ -100,7 +100,7 @@ def measured(
     if not isinstance(train, Images):
         raise ValueError(f"{training.data} is text or read from the disk, and measures want images in memory")
     model = _trained(place / f"{training.identity}.safetensors", record, train.classes, device)
-    images, _ = parts(training, train)
+    images, *_ = parts(training, train)
     loss_fn = partial(cross_entropy, label_smoothing=training.label_smoothing)
 
     def objective(n: int, size: int) -> measure.Objective:

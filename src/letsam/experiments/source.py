@@ -23,7 +23,7 @@ from .from_disk import FromDisk
 from .in_memory import InMemory
 from .recipe import Training
 
-TRAINING, VALIDATION = 0, 1
+TRAINING, VALIDATION, ALL = 0, 1, 2
 HELD_OUT = 0.1
 Batch = tuple[Tensor, ...]
 """Inputs of the model, then targets."""
@@ -39,7 +39,7 @@ class Source(Protocol):
     """Training batches of an epoch."""
 
     def batch(self, epoch: int, i: int, stream: int) -> Batch:
-        """Batch i of an epoch, augmented; the validation stream is an order of its own."""
+        """Batch i of an epoch, augmented; each stream is an order of its own."""
 
     def test(self) -> Generator[Batch]:
         """The test set, not augmented; close it when done."""
@@ -75,19 +75,20 @@ def source_of(training: Training, train: ImageSet, test: ImageSet, device: torch
     raise TypeError("training and test images are of two kinds; give Images twice, or Files twice")
 
 
-def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind]:
-    """(training samples, validation samples): the same ones, as in the paper, or a part that is held out.
+def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind, OneKind]:
+    """(training samples, validation samples, both): the same ones, as in the paper, or a part that is held out.
 
-    It is given the training set alone, so that no test sample can get into either.
+    It is given the training set alone, so that no test sample can get into any.
     """
     samples = train.subset(_chosen(training, len(train.labels)))
     if training.noise:
         samples = samples.with_labels(symmetric_noise(samples.labels, samples.classes, training.noise, training.seed))
     if training.validation == "training":
-        return samples, samples
+        return samples, samples, samples
     held = round(HELD_OUT * len(samples))
     mixed = torch.randperm(len(samples), generator=torch.Generator().manual_seed(training.seed + 1))
-    return samples.subset(mixed[held:].sort().values), samples.subset(mixed[:held].sort().values)
+    kept, out = (samples.subset(part.sort().values) for part in (mixed[held:], mixed[:held]))
+    return kept, out, samples
 
 
 def pair_parts(training: Training, train: Pairs) -> tuple[Pairs, Pairs]:

@@ -17,7 +17,7 @@ from .models import MODELS, TRANSLATORS
 IMAGES, TEXT = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits"), ("iwslt14", "multi30k")
 BASES = ("sgd", "adam", "adamw")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
-LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128}
+LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128, "back": 0.0}
 """Settings that came after the first records: at these values they are not part of a run's identity."""
 
 
@@ -69,6 +69,8 @@ class Training:
     """Before the classifier of sentences; None: the checkpoint's own."""
     length: int = 128
     """Tokens of a sentence or pair of sentences; longer ones are cut."""
+    back: float = 0.0
+    """The share of the epochs, at the end, in which what was held out is trained on too, and the radius stays."""
 
     def __post_init__(self) -> None:
         self._check_model()
@@ -82,9 +84,11 @@ class Training:
         for name in ("epochs", "batch", "lr", "eps", "length"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
-        for name in ("noise", "label_smoothing", "ema", "beta2"):
+        for name in ("noise", "label_smoothing", "ema", "beta2", "back"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
+        if self.back and (self.validation != "held-out" or self.data in TEXT):
+            raise ValueError("back gives back what validation = 'held-out' took from the training set; it took nothing")
         if self.clip < 0:
             raise ValueError(f"clip is {self.clip}; give a positive norm, or 0 for none")
         if "radius" in self.options:

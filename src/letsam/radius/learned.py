@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from ..checks import one_of, positive, within
 from ..space import Space
-from ..tensors import Tensors, add_scaled_, copied, ratio
+from ..tensors import Tensors, add_, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
 from .step import LowerStep
@@ -46,6 +46,8 @@ class LearnedRadius:
     rule="adam": Adam on ν with the hyper-gradient dU/dν, as in the paper; its learning rate is multiplied by
     `decay` after each update. rule="cosine": ν ← ν + κ·every·cos(∇U, J·b), scale-free, no second moment.
     length_free takes the part of b along ĝ away: what the radius does to the length of the step, not to its direction.
+    memory carries the answer of earlier steps forward: J·Σ λ^k·(ρb)_{t−k} in place of J·ρb, with λ = memory. A single
+    batch says little about what a radius does; the mean of the last 1/(1 − λ) steps says it many times more clearly.
     """
 
     initial: float = 0.05
@@ -54,6 +56,7 @@ class LearnedRadius:
     length_free: bool = False
     rule: str = "adam"
     every: int = 1
+    memory: float = 0.0
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -74,11 +77,21 @@ class LearnedRadius:
         for beta in self.betas:
             within("betas", beta, 0, math.nextafter(1, 0))
         within("decay", self.decay, 0, 1)
+        within("memory", self.memory, 0, math.nextafter(1, 0))
+        if self.memory and self._as_printed:
+            raise ValueError(
+                f"{self.estimator} is one step of the paper: use memory=0, or estimator='finite-difference'"
+            )
 
     @property
     def keeps(self) -> tuple[str, ...]:
         """Which lists of a step the estimator needs."""
         return ESTIMATORS[self.estimator].KEEPS
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """Names of what it remembers."""
+        return ("response",) if self.memory else ()
 
     @property
     def passes(self) -> int:
@@ -120,6 +133,13 @@ class LearnedRadius:
 
             return later
         b = self._estimate(step)
+        return lambda g_bar_tr: b
+
+    def carried(self, change: Change, before: Tensors | None) -> Change:
+        """(ρb)_t + λ·(what was carried until now)."""
+        b = change(None)
+        if before is not None:
+            add_(b, before, self.memory)
         return lambda g_bar_tr: b
 
     def response(self, change: Change, space: Space, base: Optimizer) -> Response:
