@@ -109,8 +109,7 @@ class SharpnessAware(Wrapper):
         self._step_base()
         if val_closure is not None:
             self.learn(closure, val_closure)
-        if isinstance(closure, Closure) and closure.scaler is not None:
-            assert self._finite is not None
+        if isinstance(closure, Closure) and closure.scaler is not None and self._finite is not None:
             self._feedback.report(closure.scaler, self._finite)
         return loss
 
@@ -159,18 +158,20 @@ class SharpnessAware(Wrapper):
             return
         (radius, space, response), self._upper = self._upper, None
         finite = self._finite
+        mean = lambda loss: self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype))  # noqa: E731
 
         def gradient(of: Pass) -> tuple[Tensor, Tensors]:
             nonlocal finite
             loss = self._pass(of)
             finite = self._ranks.all(finite & is_finite(loss))
-            return self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype)), space.gradients()
+            return mean(loss), space.gradients()
 
         with self._guarded() as statistics, untouched_rng(self._device):
             signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
             statistics.restore()
         self.zero_grad()
         self._finite = finite & is_finite(signal["hyper_gradient"])
+        signal["train_loss"] = mean(torch.as_tensor(self.last.tensors["loss"]))
         radius.update(signal, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
 
@@ -233,8 +234,6 @@ class SharpnessAware(Wrapper):
                 del self.base.grad_scale, self.base.found_inf  # type: ignore[attr-defined]
         elif self._finite:
             self.base.step()
-
-    # -------------------------------------------------------------------------------------------------- helpers
 
     @property
     def needs_validation(self) -> bool:

@@ -31,7 +31,7 @@ State = dict[str, Any]
 AXES: State = {"perturbation": "l2", "policy": "always", "combiner": "perturbed", "radius": "constant"}
 PERTURBATION = {"eps": 1e-12, "xi": 0.01, "beta": 0.6, "sigma": 1.0, "momentum": 0.9, "keep": 1.0}
 POLICY = {"p": 0.5, "k": 5, "lambda1": -1.0, "lambda2": 1.0, "delta": 0.9, "total_steps": 1}
-RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1, "memory": 0.0}
+RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1, "memory": 0.0, "gated": False}
 LETS = {"estimator": "algorithm1", "objective": "squared-gap", "length_free": False, "rule": "adam"}
 AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"}
 RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.3}
@@ -141,8 +141,7 @@ class Base(NamedTuple):
 
     def jacobian(self, theta: Tensors, d: Tensors, states: list[State], b: Tensors) -> Tensors:
         """J b with J = −dθ_{t+1}/dd: autograd through the update, to check the closed forms."""
-        update = lambda *d: self.step(theta, list(d), states)[0]  # noqa: E731
-        return times(-1.0, jvp(update, d, b))
+        return times(-1.0, jvp(lambda *d: self.step(theta, list(d), states)[0], d, b))
 
 
 class World(NamedTuple):
@@ -249,11 +248,17 @@ def slope(o: Any, H: Operator, rho: Tensor, v: Tensors, v_bar: Tensors, g: Tenso
     return orthogonal(b, g_hat) if o.length_free else b
 
 
-def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors) -> tuple[Tensor, State, float]:
-    """ρ_{t+1} = exp(ν_{t+1}) within bounds: Adam on ν by g_ν = −⟨a, J ρ b⟩, or ν + κ·every·cos(a, J b)."""
+def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State) -> tuple[Tensor, State, float]:
+    """ρ_{t+1} = exp(ν_{t+1}) within bounds: Adam on ν by g_ν = −⟨a, J ρ b⟩, or ν + κ·every·γ·cos(a, J b).
+
+    γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means L̄ ← λ^every·L̄ + (1 − λ^every)·L.
+    """
     g_nu, nu = -rho * dot(a, J_b), rho.log()
     if o.rule == "cosine":
-        nu = nu + o.kappa * o.every * dot(a, J_b) / (norm(a) * norm(J_b))
+        beta = o.memory**o.every
+        state = {k: beta * state.get(k, x) + (1 - beta) * x for k, x in L.items()}
+        gamma = (1 - state["tr"] / state["vl"]).clamp(0, 1) if o.gated else 1.0
+        nu = nu + o.kappa * o.every * gamma * dot(a, J_b) / (norm(a) * norm(J_b))
     else:
         lr = o.lr * o.decay ** state.get("n", 0)
         nu, state = adam(nu, g_nu, state, {"lr": lr, "betas": o.betas, "eps": o.nu_eps, "weight_decay": 0.0})
@@ -266,7 +271,7 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
     states, nu_state, rho = [State() for _ in theta], State(), torch.tensor(rho_0, dtype=torch.float64)
     mu, var, g_v, m, R = 0.0, math.exp(-10), None, None, [torch.zeros_like(x) for x in theta]
     for t, (batch, val_batch) in enumerate(data):
-        _, g = gradient(w.losses, theta, batch)
+        L, g = gradient(w.losses, theta, batch)
         n = dot(g, g).item()
         mu = o.delta * mu + (1 - o.delta) * n
         var = o.delta * var + (1 - o.delta) * (n - mu) ** 2
@@ -293,7 +298,8 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
                 R = add(times(rho, jvp(lambda *x, g=g: combine(o, g, list(x)), g_hat, b)), o.memory, R)
                 J_b = w.base.jacobian(theta, d, states, times(1 / rho, R))
         if perturbed and o.radius == "learned" and sum(s.perturbed for s in steps) % o.every == 0:
-            next_rho, nu_state, g_nu = learn(o, rho, nu_state, upper_gradient(o, *tr, *vl), J_b)
+            a = upper_gradient(o, *tr, *vl)
+            next_rho, nu_state, g_nu = learn(o, rho, nu_state, a, J_b, {"tr": L, "vl": vl[0]})
         steps.append(Step(new, rho.item(), next_rho.item(), perturbed, g_nu, len(kept[0])))
         theta, states, rho = new, new_states, next_rho
     return steps

@@ -149,6 +149,13 @@ def test_what_earlier_steps_said_is_carried_forward(name, estimator, base):
     assert abs(math.log(steps[-1].next_rho / alone[-1].next_rho)) > 1e-3
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.7])
+@pytest.mark.parametrize("base", ["sgd", "adam"])
+def test_the_gap_between_the_losses_gates_the_cosine(base, memory):
+    steps, free = (compare("auto-asam", base, every=2, memory=memory, gated=gated) for gated in (True, False))
+    assert abs(math.log(steps[-1].next_rho / RHO)) < abs(math.log(free[-1].next_rho / RHO))
+
+
 @pytest.mark.parametrize("name", ["lets-sam", "auto-sam"])
 def test_bounds(name):
     bounds = (0.95 * RHO, 1.02 * RHO)

@@ -127,5 +127,10 @@ def test_a_rate_of_zero_leaves_the_radius_bit_equal(method, rho):
 
 @pytest.mark.parametrize("estimator", ["algorithm1", "appendix"])
 def test_the_papers_estimators_carry_nothing_forward(estimator):
-    with pytest.raises(ValueError, match=f"{estimator} is one step of the paper: use memory=0, or estimator="):
+    with pytest.raises(ValueError, match=f"{estimator} is one step of the paper: use memory=0, or"):
         make("lets-sam", estimator=estimator, memory=0.9)
+
+
+def test_only_the_cosine_is_gated():
+    with pytest.raises(ValueError, match="gated weighs the cosine: use rule='cosine' with it"):
+        make("lets-sam", gated=True)

@@ -48,6 +48,9 @@ class LearnedRadius:
     length_free takes the part of b along ĝ away: what the radius does to the length of the step, not to its direction.
     memory carries the answer of earlier steps forward: J·Σ λ^k·(ρb)_{t−k} in place of J·ρb, with λ = memory. A single
     batch says little about what a radius does; the mean of the last 1/(1 − λ) steps says it many times more clearly.
+    gated multiplies the cosine by γ = 1 − L_tr/L_vl, at least 0, both losses averaged over as many steps: one step
+    ahead a larger radius often pays even where in the end it only keeps a network from learning, so there has to be a
+    gap between the losses for it to close. Meant for losses that are never negative.
     """
 
     initial: float = 0.05
@@ -57,6 +60,7 @@ class LearnedRadius:
     rule: str = "adam"
     every: int = 1
     memory: float = 0.0
+    gated: bool = False
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -79,9 +83,9 @@ class LearnedRadius:
         within("decay", self.decay, 0, 1)
         within("memory", self.memory, 0, math.nextafter(1, 0))
         if self.memory and self._as_printed:
-            raise ValueError(
-                f"{self.estimator} is one step of the paper: use memory=0, or estimator='finite-difference'"
-            )
+            raise ValueError(f"{self.estimator} is one step of the paper: use memory=0, or 'finite-difference'")
+        if self.gated and self.rule != "cosine":
+            raise ValueError("gated weighs the cosine: use rule='cosine' with it")
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -113,8 +117,9 @@ class LearnedRadius:
         return self.estimator in ("algorithm1", "appendix")
 
     def scalars(self) -> dict[str, float]:
-        """Adam's moments of ν, updates made and skipped; ν itself is log `sam_rho`."""
-        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0, "radius_skipped": 0.0}
+        """Adam's moments of ν, updates made and skipped, mean losses; ν itself is log `sam_rho`."""
+        losses = {"train_loss": 0.0, "val_loss": 0.0} if self.gated else {}
+        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0, "radius_skipped": 0.0} | losses
 
     def set(self, t: int, norm: Tensor, groups: list[dict[str, Any]]) -> None:
         """`sam_rho` holds what was learned."""
@@ -190,6 +195,7 @@ class LearnedRadius:
         """Move ρ = exp(ν); if anything was not finite, nothing moves."""
         if self.rule == "cosine":
             move = self.kappa * self.every * signal["cosine"]
+            move = move * self._gate(signal, finite, scalars) if self.gated else move
         else:
             move = self._adam(signal["hyper_gradient"], finite, scalars)
         finite = finite & move.isfinite()
@@ -199,6 +205,16 @@ class LearnedRadius:
         scalars["sam_rho"] = torch.where(finite, moved, rho)
         scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
         scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
+
+    def _gate(self, signal: dict[str, Tensor], finite: Tensor, scalars: dict[str, Any]) -> Tensor:
+        """γ: the part of the held-out loss that a fit to the training data has opened."""
+        first, means = scalars["sam_nu_updates"] == 0, []
+        for name in ("train_loss", "val_loss"):
+            old = scalars[f"sam_{name}"]
+            new = signal[name].to(old)
+            means.append(torch.where(first, new, torch.lerp(new, old, self.memory**self.every)))
+            scalars[f"sam_{name}"] = torch.where(finite, means[-1], old)
+        return (1 - ratio(*means)).clamp(0, 1)
 
     def _adam(self, g: Tensor, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
         finite = finite & g.isfinite()
