@@ -1,7 +1,8 @@
 """Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
 
 tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
-move of the weights together, all products of two lists together, and ASAM's T²g with its norm.
+move of the weights together, all products of two lists together, ASAM's T²g with its norm, and what is carried from
+step to step.
 
 A list becomes a row of addresses on the device. Rows are kept: weights and the gradients of a captured pass never move,
 and those of an eager one are mostly found where earlier ones were.
@@ -103,6 +104,12 @@ def add_(where: Table, s: Tensor) -> None:
     _move[(where.blocks,)](a, a, b, *where.places, s, KEEP=False, BLOCK=BLOCK, **types)
 
 
+def carry_(where: Table, keep: float, finite: Tensor) -> None:
+    """Of (new, old): new ← new + keep·old if finite, else old."""
+    types = {"NEW": where.types[0], "OLD": where.types[1]}
+    _carry[(where.blocks,)](*where.rows, *where.places, keep, finite, BLOCK=BLOCK, **types)
+
+
 def squares(where: Table) -> Tensor:
     """Of (a,): ‖a‖² in float64."""
     out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
@@ -185,6 +192,18 @@ def _move(
     if KEEP:
         _put(backup, i, offsets, whole, size, x, THETA)
     _put(theta, i, offsets, whole, size, x.to(tl.float32) + tl.load(s).to(tl.float32) * y.to(tl.float32), THETA)
+
+
+@triton.jit
+def _carry(
+    new, old, tensor_of, start_of, size_of, keep, finite, NEW: tl.constexpr, OLD: tl.constexpr, BLOCK: tl.constexpr
+):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    x = _values(new, i, offsets, whole, size, NEW).to(tl.float32)
+    y = _values(old, i, offsets, whole, size, OLD).to(tl.float32)
+    _put(new, i, offsets, whole, size, tl.where(tl.load(finite) != 0, x + keep * y, y), NEW)
 
 
 @triton.jit

@@ -203,12 +203,12 @@ class SharpnessAware(Wrapper):
                 combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
                 lower = LowerStep(space, at.theta, g, kept, g_hat, again, combined, closure, before, self._pass)
                 change = learning.change(lower)
-        if learning and change and learning.memory:
-            change = learning.carried(change, at.recall("response"))
-            memories["response"] = change(None)
         memories |= self.combiner.perturbed(space, g, g_hat)
         for name, values in memories.items():
             self._memory.remember(space, name, values, finite)
+        if learning and change and learning.memory:
+            carried = self._memory.remember(space, "response", change(None), finite, learning.memory)
+            change = lambda _: carried  # noqa: E731
         if learning and change and self._due:
             self._upper = (learning, space, learning.response(change, space, self.base))
         self.last.tell(perturbed_loss=loss, perturbation_norm=length, perturbed=True)

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from .checks import within
 from .space import Space
-from .tensors import Tensors, chosen, like, local, scalar, sharded
+from .tensors import Tensors, carried, like, local, scalar, sharded
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]
@@ -97,14 +97,16 @@ class Memory:
         """The last step did not happen."""
         self._pending.clear()
 
-    def remember(self, space: Space, name: str, values: Tensors, finite: Tensor) -> None:
-        """Find `values` under `name` at the next step; what was there stays if the passes were not finite.
+    def remember(self, space: Space, name: str, values: Tensors, finite: Tensor, keep: float = 0.0) -> Tensors:
+        """Find values + keep·old under `name` at the next step; what was there stays if the passes were not finite.
 
         Only while nothing is there does this wait for the device: the host must know whether there is a memory.
         """
         old = self.recall(space)(name)
         if old is not None or finite:
-            self._pending.append((space, PREFIX + name, chosen(finite, values, old)))
+            values = carried(finite, values, old, keep)
+            self._pending.append((space, PREFIX + name, values))
+        return values
 
     def recall(self, space: Space) -> Callable[[str], Tensors | None]:
         """A function from a name to what was remembered, None if nothing was; zeros for new parameters."""

@@ -144,9 +144,16 @@ def finite(x: Tensor) -> Tensor:
     return x - x == 0
 
 
-def chosen(condition: Tensor, a: Tensors, b: Tensors | None) -> Tensors:
-    """a where the 0-d condition holds, else b (zeros if there is no b); NaNs in the other one do not leak."""
-    return [torch.where(condition, x, torch.zeros_like(x) if b is None else b[i]) for i, x in enumerate(a)]
+def carried(finite: Tensor, new: Tensors, old: Tensors | None, keep: float = 0.0) -> Tensors:
+    """new + keep·old if the 0-d condition holds, else old (zeros if there is none); NaNs do not leak. May reuse new."""
+    if old is None:
+        return [torch.where(finite, x, torch.zeros_like(x)) for x in new]
+    if (table := kernel_table(new, old)) is not None:
+        kernels().carry_(table, keep, finite)
+        return new
+    if keep:
+        add_(new, old, keep)
+    return [torch.where(finite, x, y) for x, y in zip(new, old, strict=True)]
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:

@@ -55,6 +55,18 @@ def test_add_scaled(lists):
         torch.testing.assert_close(x, want, rtol=torch.finfo(x.dtype).eps, atol=1e-6)
 
 
+@pytest.mark.parametrize("finite", [True, False])
+def test_carried(lists, foreach, finite):
+    new, old = lists
+    if not finite:
+        new[2][17] = torch.nan
+    flag = torch.tensor(finite, device="cuda")
+    ours = tensors.carried(flag, [x.clone() for x in new], old, 0.9)
+    foreach()
+    for x, y in zip(ours, tensors.carried(flag, [x.clone() for x in new], old, 0.9), strict=True):
+        torch.testing.assert_close(x, y, rtol=2 * torch.finfo(x.dtype).eps, atol=1e-6)
+
+
 def test_products(lists, foreach):
     a, b = lists
     space = Space(a)

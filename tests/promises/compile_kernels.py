@@ -12,6 +12,8 @@ from letsam import kernels
 TABLES = (
     "theta",
     "backup",
+    "new",
+    "old",
     "u",
     "a",
     "b",
@@ -23,7 +25,14 @@ TABLES = (
     "length_of",
     "first_of",
 )
-TYPES = dict.fromkeys(TABLES, "*i64") | {"s": "*fp64", "out": "*fp32", "norms": "*fp32", "xi": "fp32"}
+TYPES = dict.fromkeys(TABLES, "*i64") | {
+    "s": "*fp64",
+    "out": "*fp32",
+    "norms": "*fp32",
+    "xi": "fp32",
+    "keep": "fp32",
+    "finite": "*i1",
+}
 
 
 def compiled(kernel, capability, **constants):
@@ -43,6 +52,9 @@ for capability in map(int, sys.argv[1:]):
             assert "st.global.v4" in ptx
         assert "ld.global.v4" in compiled(kernels._squares, capability, A=number, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in compiled(kernels._products, capability, A=number, B=number, BLOCK=kernels.BLOCK)
+        ptx = compiled(kernels._carry, capability, NEW=number, OLD=number, BLOCK=kernels.BLOCK)
+        assert "ld.global.v4" in ptx
+        assert "st.global.v4" in ptx
         compiled(kernels._adaptive, capability, THETA=number, G=number, U=number, BLOCK=kernels.BLOCK)
         compiled(kernels._filter_norms, capability, THETA=number, BLOCK=1024)
 print("compiled")

@@ -47,6 +47,17 @@ def test_add(lists):
         torch.testing.assert_close(x, x0 - 0.37 * y, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("finite", [True, False])
+def test_carry(lists, finite):
+    new, old = lists
+    start = [x.clone() for x in new]
+    if not finite:
+        new[2][17] = torch.nan
+    kernels.carry_(kernels.table(new, old), 0.9, torch.tensor(finite))
+    for x, x0, y in zip(new, start, old, strict=True):
+        torch.testing.assert_close(x, x0 + 0.9 * y if finite else y, rtol=1e-6, atol=1e-6)
+
+
 def test_squares_and_products(lists):
     a, b = ([x.double() for x in some] for some in lists)
     exact = [sum(float((x * y).sum()) for x, y in zip(*pair, strict=True)) for pair in ((a, a), (a, b), (b, b))]

@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from ..checks import one_of, positive, within
 from ..space import Space
-from ..tensors import Tensors, add_, add_scaled_, copied, ratio
+from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
 from .step import LowerStep
@@ -138,13 +138,6 @@ class LearnedRadius:
 
             return later
         b = self._estimate(step)
-        return lambda g_bar_tr: b
-
-    def carried(self, change: Change, before: Tensors | None) -> Change:
-        """(ρb)_t + λ·(what was carried until now)."""
-        b = change(None)
-        if before is not None:
-            add_(b, before, self.memory)
         return lambda g_bar_tr: b
 
     def response(self, change: Change, space: Space, base: Optimizer) -> Response:
