@@ -133,6 +133,9 @@ _AUTO: dict[str, Any] = {
     "objective": "validation",
     "length_free": True,
     "rule": "cosine",
+    "every": 10,
+    "memory": 0.99,
+    "gated": True,
 }
 _SOURCES = {
     "lets": dict.fromkeys(("estimator", "objective", "rule", "lr", "betas"), LETS)
@@ -140,7 +143,7 @@ _SOURCES = {
         "initial": "not published: the method's own ρ",
         "decay": "not published: ×0.99 in 391 steps, a CIFAR epoch",
     },
-    "auto": dict.fromkeys((*_AUTO, "kappa", "initial"), OURS),
+    "auto": dict.fromkeys((*_AUTO, "kappa", "initial", "bounds"), OURS),
 }
 
 
@@ -192,7 +195,8 @@ def create(
         if "radius" in arguments:
             raise ValueError("give rho or radius, not both")
         if preset.rho is None:
-            raise ValueError(f"{name} has no rho to set; see letsam.describe({name!r})")
+            learned = " and learns its radius" if name.startswith("auto-") else ""
+            raise ValueError(f"{name} has no rho to set{learned}; see letsam.describe({name!r})")
         settings["initial" if preset.radius is radius.LearnedRadius else "rho"] = rho
     classes = {axis: cls for axis, cls in preset.axes().items() if axis not in arguments}
     known = {f.name for cls in classes.values() for f in fields(cls)}
@@ -251,9 +255,12 @@ def _resolve(name: str) -> tuple[Preset, dict[str, Any]]:
     if kind == "lets":
         settings, story, paper = {"initial": inner.rho, **_LETS}, "its radius learned as in the paper", LETS
     else:
-        # Start small: from a radius that is far too large, an untrained network gives no signal to shrink it.
-        settings, story, paper = {"initial": inner.rho / 2.5, **_AUTO}, "its radius learned, nothing to tune", OURS
-        inner = replace(inner, keep=1.0)  # ĝ − g has a meaning only if both come from the same samples
+        # Start small: from a radius that is far too large, an untrained network gives no signal to shrink it. And do
+        # not get smaller: it would do no good, and be a long way back when a radius is wanted.
+        small = inner.rho / 2.5
+        settings = {"initial": small, "bounds": (small, 500 * small), **_AUTO}
+        story, paper = "its radius learned, nothing to tune", OURS
+        inner = replace(inner, rho=None, keep=1.0)  # ĝ − g has a meaning only if both come from the same samples
     summary, paper = f"{inner.summary}; {story}", f"{inner.paper}; {paper}"
     return replace(inner, summary=summary, paper=paper, radius=radius.LearnedRadius, sources=sources), settings
 

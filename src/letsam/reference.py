@@ -33,8 +33,12 @@ PERTURBATION = {"eps": 1e-12, "xi": 0.01, "beta": 0.6, "sigma": 1.0, "momentum":
 POLICY = {"p": 0.5, "k": 5, "lambda1": -1.0, "lambda2": 1.0, "delta": 0.9, "total_steps": 1}
 RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1, "memory": 0.0, "gated": False}
 LETS = {"estimator": "algorithm1", "objective": "squared-gap", "length_free": False, "rule": "adam"}
-AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"}
-RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.3}
+AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"} | {
+    "every": 10,
+    "memory": 0.99,
+    "gated": True,
+}
+RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.2}
 METHODS: dict[str, State] = {
     "erm": {"policy": "never"},
     "sam": {},

@@ -50,11 +50,14 @@ def compare(name, base_name, *, model=None, give_model=True, filter_dims=FILTER_
     world = oracle.make_world(model, base, oracle.BASES[base_name][3], seed, filter_dims)
     if name.startswith("lets-"):
         options = {"decay": 1.0, **options}  # the paper gives no rate
+    if name.startswith("auto-"):
+        options = {"bounds": (1e-5, 10.0), "every": 2, "kappa": 1.0, **options}  # far enough in so few steps
     ours = {k: v for k, v in options.items() if k != "filterwise"}
     draws = {"seed": seed} if seed else {}
-    rho = None if method_of(name) in ("erm", "le-sam") else RHO
-    expected = reference.trajectory(reference.settings(name, **ours), world, oracle.weights(base), rho or 0.0, data)
-    opt = letsam.create(name, base, model=model if give_model else None, rho=rho, **draws, **options)
+    rho = 0.0 if method_of(name) in ("erm", "le-sam") else RHO
+    first = {"initial": RHO} if name.startswith("auto-") else {"rho": rho or None}
+    expected = reference.trajectory(reference.settings(name, **ours), world, oracle.weights(base), rho, data)
+    opt = letsam.create(name, base, model=model if give_model else None, **first, **draws, **options)
     for batches, step in zip(data, expected, strict=True):
         closure, val_closure = oracle.closures(model, batches)
         opt.step(closure, val_closure if opt.needs_validation else None)
@@ -143,8 +146,8 @@ def test_every_kth_perturbed_step(name, every):
 @pytest.mark.parametrize(("name", "estimator"), [("auto-gsam", "finite-difference"), ("lets-rst", "exact")])
 @pytest.mark.parametrize("base", ["nesterov", "adamw"])
 def test_what_earlier_steps_said_is_carried_forward(name, estimator, base):
-    steps = compare(name, base, estimator=estimator, objective="validation", every=2, memory=0.8, rule="cosine")
-    alone = compare(name, base, estimator=estimator, objective="validation", every=2, rule="cosine")
+    options = {"estimator": estimator, "objective": "validation", "every": 2, "rule": "cosine", "gated": False}
+    steps, alone = (compare(name, base, memory=memory, **options) for memory in (0.8, 0.0))
     assert steps[0].next_rho == alone[0].next_rho
     assert abs(math.log(steps[-1].next_rho / alone[-1].next_rho)) > 1e-3
 

@@ -19,6 +19,9 @@ def radius(opt):
 def make(name, base_name="momentum", **options):
     model = oracle.make_model()
     base = oracle.make_base(base_name, model)
+    if name.startswith("auto-"):  # one step at a time, as far as it goes
+        alone = {"initial": RHO, "bounds": (1e-5, 10.0), "every": 1, "memory": 0.0, "gated": False}
+        return model, letsam.create(name, base, model=model, **(alone | options))
     return model, letsam.create(name, base, model=model, rho=RHO, **options)
 
 

@@ -36,7 +36,7 @@ class Config:
     """Learning rate at the start of a cosine to 0; default 0.03 for sgd, 0.002 for adamw."""
     weight_decay: float | None = None
     """Weight decay; default 0.0005 for sgd, 0.05 for adamw."""
-    held_out: float = 0.2
+    held_out: float = 0.1
     """Share of the training set that auto-* methods keep for validation; lets-* validate on the training set."""
 
     def resolved(self) -> Config:

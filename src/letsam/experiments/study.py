@@ -29,11 +29,6 @@ def is_growth(training: Training) -> bool:
     return bool(training.options.get("radius", {}).get("rule") == "growth")
 
 
-def is_start(training: Training) -> bool:
-    """The learned radius from a start that was not its own."""
-    return training.method == AUTO and training.rho is not None
-
-
 @dataclass(frozen=True)
 class Task:
     """A column of the study: differences in points of accuracy; None where the runs for it are not there."""
@@ -43,8 +38,6 @@ class Task:
     """auto-sam minus the best constant radius."""
     over_growth: float | None
     """auto-sam minus the best growth schedule."""
-    spread: float | None
-    """The best minus the worst of the starts of auto-sam."""
 
 
 def accuracies(table: Table, done: dict[str, Record], column: str) -> Accuracies:
@@ -65,13 +58,7 @@ def _task(table: Table, found: Accuracies, column: str) -> Task:
     def rows(of: Callable[[Training], bool]) -> list[str]:
         return [row for row in found if of(table.cell(row, column, 0))]
 
-    starts = _means(found, rows(is_start))
-    return Task(
-        column,
-        _over(found, rows(is_fixed)),
-        _over(found, rows(is_growth)),
-        max(starts.values()) - min(starts.values()) if starts else None,
-    )
+    return Task(column, _over(found, rows(is_fixed)), _over(found, rows(is_growth)))
 
 
 def _over(found: Accuracies, others: list[str]) -> float | None:
@@ -93,9 +80,6 @@ def verdicts(found: list[Task]) -> dict[str, str]:
         "auto-sam is at least the best constant radius − 0.5 on every task": _every(fixed, lambda x: x >= -0.5),
         "auto-sam beats the best constant radius on at least three tasks": _some(fixed, lambda x: x > 0, 3),
         "auto-sam is never more than 1 point under the best growth schedule": _every(growth, lambda x: x >= -1),
-        "auto-sam from its four starts ends within 1 point on every task": _every(
-            (task.spread for task in found), lambda x: x <= 1
-        ),
     }
 
 

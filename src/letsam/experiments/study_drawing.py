@@ -46,9 +46,9 @@ def family(training: Training) -> str | None:
 
 
 def by_quarter(rows: list[Row]) -> list[float]:
-    """The share of updates that ask for less in each quarter of a run, from its epochs."""
+    """The share of updates that ask for less in each quarter of a run, from its epochs; nan where there were none."""
     bounds = [round(i * len(rows) / 4) for i in range(5)]
-    parts = [[row["less"] for row in rows[a:b]] for a, b in pairwise(bounds)]
+    parts = [[row["less"] for row in rows[a:b] if "less" in row] for a, b in pairwise(bounds)]
     return [fmean(part) if part else float("nan") for part in parts]
 
 

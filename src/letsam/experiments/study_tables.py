@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from statistics import fmean
 
 from .found import find
@@ -14,12 +15,9 @@ from .tables import Rows
 
 def task_rows(table: Table, done: dict[str, Record]) -> Rows:
     """What auto-sam is ahead or behind on every task, in points."""
-    head = ["task", "over the best constant radius", "over the best growth schedule", "spread over four starts"]
-    rows = [
-        [task.column, _signed(task.over_fixed), _signed(task.over_growth), _text(task.spread, "{:.2f}")]
-        for task in tasks(table, done)
-    ]
-    return [head, *rows]
+    head = ["task", "over the best constant radius", "over the best growth schedule"]
+    found = tasks(table, done)
+    return [head, *([task.column, _signed(task.over_fixed), _signed(task.over_growth)] for task in found)]
 
 
 def verdict_rows(table: Table, done: dict[str, Record]) -> Rows:
@@ -32,14 +30,11 @@ def signal_rows(table: Table, done: dict[str, Record]) -> Rows:
     rows = [["task", "method", "quarter 1", "2", "3", "4", "size of an update of ν"]]
     for cell in (cell for cell in find(table, done) if learned(cell.training)):
         shares = [fmean(quarter) for quarter in zip(*(by_quarter(r["rows"]) for r in cell.records), strict=True)]
-        step = fmean(row["nu_step"] for record in cell.records for row in record["rows"])
-        rows.append([cell.column, f"`{cell.label}`", *(f"{100 * share:.0f} %" for share in shares), f"{step:.2g}"])
+        step = fmean(row["nu_step"] for record in cell.records for row in record["rows"] if "nu_step" in row)
+        asked = ["frozen" if isnan(share) else f"{100 * share:.0f} %" for share in shares]
+        rows.append([cell.column, f"`{cell.label}`", *asked, f"{step:.2g}"])
     return rows
 
 
 def _signed(x: float | None) -> str:
-    return _text(x, "{:+.2f}")
-
-
-def _text(x: float | None, form: str) -> str:
-    return "not run" if x is None else form.format(x)
+    return "not run" if x is None else f"{x:+.2f}"

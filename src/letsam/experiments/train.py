@@ -23,6 +23,9 @@ from .models import digest
 from .models.small_cnn import small_cnn
 from .record import Row, read_rows, write_rows
 
+BACK = 0.25
+"""The share of the epochs, at the end, in which what was held out is trained on too, and the radius stays."""
+
 
 class Batches:
     """Batch t of an endless, shuffled stream is a function of (seed, stream, t): nothing to save for a resume."""
@@ -50,6 +53,7 @@ class Run:
         self.train, self.held_out = parts(self.task, config, spec, job.seed)
         self.batches = Batches(*self.train, config.batch_size, job.seed, stream=2)
         self.val_batches = Batches(*self.held_out, config.batch_size, job.seed, stream=3)
+        self.all_batches = Batches(self.task.train_x, self.task.train_y, config.batch_size, job.seed, stream=4)
         torch.manual_seed(job.seed)
         self.model = small_cnn()
         self.opt = optimizer(spec, self.model, config)
@@ -62,10 +66,14 @@ class Run:
         first, passes, skipped = steps * (len(self.rows) - 1), 0, 0
         begin = time.perf_counter()
         self.model.train()
+        batches = self.batches
+        if self._given_back(len(self.rows) - 1):
+            self.opt.freeze_radius()
+            batches = self.all_batches
         for t in range(first, first + steps):
             self._set_lr(t)
             val_closure = self._closure(self.val_batches[t]) if self.opt.needs_validation else None
-            self.opt.step(self._closure(self.batches[t]), val_closure)
+            self.opt.step(self._closure(batches[t]), val_closure)
             passes += self.opt.last.passes
             skipped += self.opt.last.skipped
         seconds = time.perf_counter() - begin
@@ -90,6 +98,10 @@ class Run:
         self.opt.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
         self.rows = list(state["rows"])
+
+    def _given_back(self, epoch: int) -> bool:
+        held_out = self.train[0] is not self.held_out[0]
+        return held_out and epoch >= round((1 - BACK) * self.job.config.epochs)
 
     def _closure(self, batch: tuple[Tensor, Tensor]) -> letsam.closures.Closure:
         return letsam.closure(self.model, losses, batch)
