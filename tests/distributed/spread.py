@@ -65,8 +65,14 @@ def fsdp2(model):
 def start(name, wrap=alone, base="momentum", seed=0, dtype=torch.float64, make=make_model, **options):
     """A fresh model and optimizer."""
     net = wrap(make(seed).to(dtype))
-    opt = letsam.create(name, make_base(base, net), model=net, rho=RHO, **OPTIONS.get(name, {}), **options)
-    return net, opt
+    return net, create(name, make_base(base, net), net, **options)
+
+
+def create(name, base, net, **options):
+    """A method from the radius RHO on; auto-* moves its own at every step, wherever it wants to go."""
+    free = {"initial": RHO, "bounds": (1e-5, 10.0), "every": 1}
+    first = free if name.startswith("auto-") else {"rho": RHO}
+    return letsam.create(name, base, model=net, **(first | OPTIONS.get(name, {}) | options))
 
 
 def make_base(name, net):
@@ -139,7 +145,7 @@ def tensors(opt):
 
 def unchanged(before, after):
     """Whether all scalars but the counters are what they were."""
-    counters = ("sam_step", "sam_perturbed", "skipped")
+    counters = ("sam_step", "sam_perturbed", "sam_memories", "skipped")
     return all(after["scalars"][key] == x for key, x in before["scalars"].items() if not key.endswith(counters))
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from spread import (
-    OPTIONS,
     RHO,
     agree,
     alone,
     assert_close,
+    create,
     ddp,
     fsdp2,
     look,
@@ -143,7 +143,7 @@ def test_making_the_state_disturbs_a_fresh_training_as_it_does_the_base_alone(na
     net_of_base = make_model()
     base_alone = make_base(base, net_of_base)
     get_state_dict(net_of_base, base_alone)
-    wrapped_later = letsam.create(name, base_alone, model=net_of_base, rho=RHO, **OPTIONS.get(name, {}))
+    wrapped_later = create(name, base_alone, net_of_base)
     assert agree(train(net, opt), train(net_of_base, wrapped_later))
 
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from spread import (
-    RHO,
     agree,
     alone,
     assert_alive,
@@ -11,6 +10,7 @@ from spread import (
     assert_radius_stayed_on_both,
     assert_skipped_on_both,
     closures,
+    create,
     fsdp2,
     look,
     make_model,
@@ -27,7 +27,6 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from two_ranks import RANKS
 
-import letsam
 import oracle
 
 METHODS = ["sam", "asam", "gsam", "fsam", "rsam", "gnp", "looksam", "rst", "ae-sam"]
@@ -89,7 +88,7 @@ def test_an_upper_loss_that_is_nan_on_one_rank_leaves_the_radius_on_both(world, 
 def stumble(name, fused):
     """The first step fails on one rank; the base is told so on the device if it is fused."""
     net = fsdp2(make_model())
-    opt = letsam.create(name, torch.optim.AdamW(net.parameters(), lr=5e-3, fused=fused), model=net, rho=RHO)
+    opt = create(name, torch.optim.AdamW(net.parameters(), lr=5e-3, fused=fused), net)
     opt.step(*spoilt(closures(net, 0), bad=1))
     return [look(opt), *train(net, opt, 1)]
 
@@ -142,7 +141,7 @@ def tensor_parallel(name, split):
             "5": ColwiseParallel(input_layouts=Shard(0), output_layouts=Replicate()),
         }
         parallelize_module(net, init_device_mesh("cpu", (RANKS,)), plan)
-    opt = letsam.create(name, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), model=net, rho=RHO)
+    opt = create(name, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), net)
     trace = []
     for data in oracle.make_data(4):
         opt.step(*oracle.closures(net, data))

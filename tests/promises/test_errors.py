@@ -19,7 +19,12 @@ BAD_CREATION = {
     "option of another method": (lambda m: letsam.create("sam", sgd(m), alpha=3), TypeError, "no option 'alpha'"),
     "negative radius": (lambda m: letsam.create("sam", sgd(m), rho=-0.1), ValueError, "at least 0"),
     "radius nan": (lambda m: letsam.create("sam", sgd(m), rho=float("nan")), ValueError, "at least 0"),
-    "learned radius at zero": (lambda m: letsam.create("auto-sam", sgd(m), rho=0.0), ValueError, "positive"),
+    "learned radius at zero": (lambda m: letsam.create("lets-sam", sgd(m), rho=0.0), ValueError, "positive"),
+    "a radius that nobody sets": (
+        lambda m: letsam.create("auto-sam", sgd(m), rho=0.1),
+        ValueError,
+        "auto-sam has no rho to set and learns its radius",
+    ),
     "rho and radius": (lambda m: letsam.create("sam", sgd(m), rho=1, radius=LearnedRadius()), ValueError, "not both"),
     "rho where there is none": (lambda m: letsam.create("erm", sgd(m), rho=0.1), ValueError, "has no rho"),
     "no total_steps": (lambda m: letsam.create("ae-sam", sgd(m)), ValueError, "needs total_steps="),

@@ -18,7 +18,7 @@ SAM_LIMITS = {
     "fsam": {"sigma": 0.0},
     "ae-sam": {"lambda1": -1e9, "lambda2": -1e9},
     "lets-sam": {"lr": 0.0},
-    "auto-sam": {"kappa": 0.0, "rho": 0.05},
+    "auto-sam": {"kappa": 0.0, "initial": 0.05},
 }
 
 

@@ -211,7 +211,7 @@ def test_step_without_a_closure_steps_the_base():
 
 def test_hooks_and_reports():
     model = make_model()
-    opt = create("auto-sam", model)
+    opt = create("auto-sam", model, every=1)
     calls = []
     opt.register_step_pre_hook(lambda *_: calls.append("before"))
     opt.register_step_post_hook(lambda *_: calls.append("after"))

@@ -51,7 +51,8 @@ def compare(name, base_name, *, model=None, give_model=True, filter_dims=FILTER_
     if name.startswith("lets-"):
         options = {"decay": 1.0, **options}  # the paper gives no rate
     if name.startswith("auto-"):
-        options = {"bounds": (1e-5, 10.0), "every": 2, "kappa": 1.0, **options}  # far enough in so few steps
+        few = {"every": 1, "gated": False} if "looksam" in name else {"every": 2}
+        options = {"bounds": (1e-5, 10.0), "kappa": 5.0, **few, **options}  # far enough in so few steps
     ours = {k: v for k, v in options.items() if k != "filterwise"}
     draws = {"seed": seed} if seed else {}
     rho = 0.0 if method_of(name) in ("erm", "le-sam") else RHO
