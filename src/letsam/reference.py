@@ -38,7 +38,7 @@ AUTO = {"estimator": "finite-difference", "objective": "validation", "length_fre
     "memory": 0.99,
     "gated": True,
 }
-RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.2}
+RULES = {"lr": 1e-4, "betas": (0.9, 0.999), "nu_eps": 1e-8, "decay": 1.0, "kappa": 0.3}
 METHODS: dict[str, State] = {
     "erm": {"policy": "never"},
     "sam": {},

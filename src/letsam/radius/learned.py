@@ -65,7 +65,7 @@ class LearnedRadius:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     decay: float = 1.0
-    kappa: float = 0.2
+    kappa: float = 0.3
     bounds: tuple[float, float] = (1e-5, 10.0)
 
     def __post_init__(self) -> None:
