@@ -13,7 +13,7 @@ import letsam
 from letsam.experiments.data import digits
 from letsam.experiments.models.small_cnn import small_cnn
 
-EPOCHS = 20
+EPOCHS = 80
 
 
 def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
@@ -30,7 +30,8 @@ def main(method: str) -> None:
     torch.set_num_threads(1)  # enough for a network of 6,138 weights
     torch.manual_seed(0)
     task = digits.task(seed=0, noise=0.4)  # the test labels are right
-    train_set, val_set = letsam.split(TensorDataset(task.train_x, task.train_y), held_out=0.2)
+    whole = TensorDataset(task.train_x, task.train_y)
+    train_set, val_set = letsam.split(whole, held_out=0.1)
     train_loader = DataLoader(train_set, batch_size=50, shuffle=True, drop_last=True)
     val_batches = letsam.cycle(DataLoader(val_set, batch_size=50, shuffle=True))
 
@@ -40,12 +41,15 @@ def main(method: str) -> None:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, EPOCHS * len(train_loader))
 
     for epoch in range(1, EPOCHS + 1):
+        if epoch == EPOCHS * 3 // 4 and opt.needs_validation:
+            opt.freeze_radius()  # the radius is found: train on what was held out, too
+            train_loader = DataLoader(whole, batch_size=50, shuffle=True, drop_last=True)
         for batch, val_batch in zip(train_loader, val_batches, strict=False):
             closure = letsam.closure(model, loss_fn, batch)
             val_closure = letsam.closure(model, loss_fn, val_batch)
-            opt.step(closure, val_closure)
+            opt.step(closure, val_closure if opt.needs_validation else None)
             schedule.step()
-        if epoch % 5 == 0:
+        if epoch % 10 == 0:
             test = accuracy(model, task.test_x, task.test_y)
             print(f"epoch {epoch:2}  test accuracy {test:.1%}  radius {opt.last.radius:.3g}")
 

@@ -213,13 +213,14 @@ def test_streams(sets: tuple[ImageSet, ImageSet]) -> None:
 def test_parts_of_files(sets: tuple[ImageSet, ImageSet]) -> None:
     train = sets[0]
     assert isinstance(train, imagenet.Files)
-    kept, held = parts(replace(TINY, images=10, validation="held-out"), train)
+    kept, held, both = parts(replace(TINY, images=10, validation="held-out"), train)
     names = [set(part.index.paths["train"].tolist()) for part in (kept, held)]
     assert (len(kept), len(held)) == (9, 1)
-    assert len(names[0] | names[1]) == 10
+    assert names[0] | names[1] == set(both.index.paths["train"].tolist())
+    assert len(both) == 10
     for path, label in zip(kept.index.paths["train"], kept.labels.tolist(), strict=True):
         assert path.decode().startswith(f"train/n{label}/")
-    noisy, same = parts(replace(TINY, noise=0.9), train)
+    noisy, same, _ = parts(replace(TINY, noise=0.9), train)
     assert noisy is same
     assert noisy.index.paths["train"].tolist() == train.index.paths["train"].tolist()
     assert not torch.equal(noisy.labels, train.labels)

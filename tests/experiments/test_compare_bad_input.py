@@ -37,7 +37,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--methods", "sam", "sam"], "twice"),
         (["--seeds", "0"], "--seeds"),
         (["--base", "lion"], "sgd"),
-        (["--batch-size", "5000"], "800"),
+        (["--batch-size", "5000"], "900"),
         (["--workers", "0"], "--workers"),
         (["--name", "a/b"], "--name"),
         (["--name", ".."], "--name"),

@@ -56,7 +56,9 @@ def test_json_is_the_only_thing_on_stdout(small: tuple[Path, subprocess.Complete
     result = json.loads(done.stdout)
     assert numbers(result) == stored(root / "runs" / "a")
     assert [method["method"] for method in result["methods"]] == ["erm", "auto-sam"]
-    assert [method["passes_per_step"] for method in result["methods"]] == [1, 3]
+    plain, auto = (method["passes_per_step"] for method in result["methods"])
+    assert plain == 1
+    assert 2 < auto < 2.2
     assert result["seeds"] == [0, 1]
     assert "4/4 " in done.stderr
 

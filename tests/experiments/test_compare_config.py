@@ -59,7 +59,7 @@ def test_seeds_are_a_count_or_a_list() -> None:
         {"noise": float("nan")},
         {"base": "lion"},
         {"batch_size": 1},
-        {"batch_size": 801},
+        {"batch_size": 901},
         {"lr": 0.0},
         {"lr": float("inf")},
         {"weight_decay": -1.0},

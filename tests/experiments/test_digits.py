@@ -76,7 +76,7 @@ def test_held_out_part_is_disjoint_and_noisy_too() -> None:
     config = Config(noise=0.4).resolved()
     task = digits.task(0, 0.4)
     train, held_out = parts(task, config, Spec("auto-sam"), seed=0)
-    assert (len(train[0]), len(held_out[0])) == (800, 200)
+    assert (len(train[0]), len(held_out[0])) == (900, 100)
     assert sorted(rows(train[0]) + rows(held_out[0])) == sorted(rows(task.train_x))
     inside = letsam.split(torch.utils.data.TensorDataset(task.train_x), 200, 0)[1].indices
     assert 40 < len(set(inside) & set(task.noisy.tolist())) < 120

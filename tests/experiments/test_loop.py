@@ -120,7 +120,8 @@ def test_resume_is_exact(method, base, tmp_path):
 
 def test_what_was_held_out_comes_back_for_the_last_epochs(tmp_path):
     """The radius is that of the epoch before from there on, also where the run was resumed."""
-    training = replace(TINY, method="auto-sam", validation="held-out", epochs=4, back=0.5, batch=20)
+    options = {"every": 1, "gated": False, "bounds": (1e-5, 10.0)}
+    training = replace(TINY, method="auto-sam", options=options, validation="held-out", epochs=4, back=0.5, batch=20)
     run, streams = make(training), []
     of = run.source.batch
     run.source.batch = lambda epoch, i, stream: (streams.append((epoch, stream)), of(epoch, i, stream))[1]

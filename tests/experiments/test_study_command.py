@@ -33,14 +33,12 @@ erm = { method = "erm" }
 "sam-0.05" = { method = "sam", rho = 0.05 }
 "sam-0.5" = { method = "sam", rho = 0.5 }
 "lets-sam-0.05" = { method = "lets-sam", rho = 0.05 }
-auto-sam = { method = "auto-sam", validation = "held-out" }
-"auto-sam-0.05" = { method = "auto-sam", rho = 0.05, validation = "held-out" }
-"auto-sam-0.5" = { method = "auto-sam", rho = 0.5, validation = "held-out" }
+auto-sam = { method = "auto-sam", validation = "held-out", options = { every = 1 } }
 asam = { method = "asam", only = ["hard"] }
 growth = { method = "sam", options = { radius = { rule = "growth", rho = 0.02, final = 1.0, by = 0.6 } } }
 random-walk = { method = "sam", options = { radius = { rule = "random-walk", initial = 0.02 } } }
 """
-RUNS = 9 + 2 * 10
+RUNS = 7 + 2 * 8
 
 
 def write_recipe(folder):

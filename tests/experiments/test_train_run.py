@@ -64,7 +64,7 @@ def test_resumed_equals_uninterrupted(method: str, base: str, tmp_path: Path) ->
 
 
 def test_rows_say_everything(tmp_path: Path) -> None:
-    one = job("auto-sam")
+    one = job("auto-sam:every=1,gated=false,bounds=[0.001,1]")
     run(one, folder(tmp_path / "run"))
     rows = numbers(one, tmp_path / "run")
     assert [row["epoch"] for row in rows] == [0, 1, 2]

@@ -148,7 +148,9 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 def test_a_stream_with_a_radius_dataset(tmp_path):
-    made = trainer(tmp_path, "auto-sam", train=Stream(), radius_dataset=texts(9, seed=7), arguments_={"max_steps": 3})
+    free = {"every": 1, "gated": False, "bounds": (1e-5, 1.0)}
+    more = {"radius_dataset": texts(9, seed=7), "method_options": free, "arguments_": {"max_steps": 3}}
+    made = trainer(tmp_path, "auto-sam", train=Stream(), **more)
     made.train()
     assert made.held_out is None
     assert logged(made, "rho")[0] != logged(made, "rho")[-1]

@@ -20,7 +20,8 @@ class Loud(SharpnessAwareTrainer):
 
 
 def run(folder, method, monkeypatch, scale=None, kind=SharpnessAwareTrainer):
-    made = trainer(folder, method, bert(), kind=kind, arguments_=SETTINGS)
+    often = {"method_options": {"every": 1}} if method == "auto-sam" else {}
+    made = trainer(folder, method, bert(), kind=kind, arguments_=SETTINGS, **often)
     if scale is not None:
         monkeypatch.setitem(AcceleratorState._shared_state, "_mixed_precision", "fp16")
         made.accelerator.native_amp, made.accelerator.autocast_handler = True, AutocastKwargs(enabled=False)

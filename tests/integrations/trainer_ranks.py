@@ -12,7 +12,8 @@ SETTINGS = {"gradient_accumulation_steps": 2, "max_grad_norm": 1.0, "train_sampl
 
 def main(folder, *methods):
     for method in methods:
-        more = {"radius_dataset": sentences(8, seed=1)} if method.startswith("auto") else {}
+        free = {"method_options": {"every": 1, "gated": False, "bounds": (1e-5, 1.0)}}
+        more = {"radius_dataset": sentences(8, seed=1), **free} if method.startswith("auto") else {}
         made = trainer(folder, method, causal(), train=sentences(16), arguments_=SETTINGS, **more)
         made.train()
         group = made.sharpness_aware.param_groups[0]
