@@ -39,7 +39,6 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "plain Trainer": {},
     "sam": {"method": "sam"},
     "auto-sam": {"method": "auto-sam"},
-    "auto-sam:every=10": {"method": "auto-sam", "method_options": {"every": 10}},
 }
 Record = dict[str, Any]
 

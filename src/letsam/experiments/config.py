@@ -37,7 +37,8 @@ class Config:
     weight_decay: float | None = None
     """Weight decay; default 0.0005 for sgd, 0.05 for adamw."""
     held_out: float = 0.1
-    """Share of the training set that auto-* methods keep for validation; lets-* validate on the training set."""
+    """Share of the training set that auto-* methods keep for validation, until the last quarter of the epochs; lets-*
+    validate on the training set."""
 
     def resolved(self) -> Config:
         """Checked, with every default filled in and the seeds written out."""

@@ -16,7 +16,7 @@ from ..checks import positive, within
 class RandomWalkRadius:
     """ν ← ν + κ·u_t before every step but the first, ρ = exp(ν), u_t normal with mean 0 and standard deviation `size`.
 
-    The cosine rule of `LearnedRadius` with chance in place of the cosine: what a learned path gains over it comes from
+    The cosine rule of `LearnedRadius` with chance in place of the signal: what a learned path gains over it comes from
     the signal. u_t is a function of the seed and the step, so that a resumed run walks on as if it had never stopped.
     """
 
