@@ -47,7 +47,7 @@ class LearnedRadius:
     `decay` after each update. rule="cosine": ν ← ν + κ·every·cos(∇U, J·b), scale-free, no second moment.
     length_free takes the part of b along ĝ away: what the radius does to the length of the step, not to its direction.
     memory carries the answer of earlier steps forward: J·Σ λ^k·(ρb)_{t−k} in place of J·ρb, with λ = memory. A single
-    batch says little about what a radius does; the mean of the last 1/(1 − λ) steps says it many times more clearly.
+    batch says little about what a radius does; the mean of the last 1/(1 − λ) steps says it more clearly.
     gated multiplies the cosine by γ = 1 − L_tr/L_vl, at least 0, both losses averaged over as many steps: one step
     ahead a larger radius often pays even where in the end it only keeps a network from learning, so there has to be a
     gap between the losses for it to close. Meant for losses that are never negative.
