@@ -17,4 +17,4 @@ def test_the_benchmark_records_every_contender(tmp_path, capsys):
     assert [row["name"] for row in record["rows"]] == list(script.CONTENDERS)
     assert record["rows"][0]["relative"] == 1.0
     assert all(row["ms"] > 0 for row in record["rows"])
-    assert "auto-sam:every=10" in capsys.readouterr().out
+    assert "auto-sam" in capsys.readouterr().out
