@@ -171,7 +171,7 @@ class SharpnessAware(Wrapper):
             statistics.restore()
         self.zero_grad()
         self._finite = finite & is_finite(signal["hyper_gradient"])
-        signal["train_loss"] = mean(torch.as_tensor(self.last.tensors["loss"]))
+        signal |= {"train_loss": mean(torch.as_tensor(self.last.tensors["loss"]))} if radius.gated else {}
         radius.update(signal, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
 
