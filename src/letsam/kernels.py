@@ -1,8 +1,8 @@
 """Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
 
 tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
-move of the weights together, all products of two lists together, ASAM's T²g with its norm, and what is carried from
-step to step.
+move of the weights together, all products of two lists together, a difference without its part along a list, ASAM's
+T²g with its norm, and what is carried from step to step.
 
 A list becomes a row of addresses on the device. Rows are kept: weights and the gradients of a captured pass never move,
 and those of an eager one are mostly found where earlier ones were.
@@ -110,6 +110,12 @@ def carry_(where: Table, keep: float, finite: Tensor) -> None:
     _carry[(where.blocks,)](*where.rows, *where.places, keep, finite, BLOCK=BLOCK, **types)
 
 
+def difference(where: Table, s: Tensor) -> None:
+    """Of (a, b, u): u ← (a − b) − s·a."""
+    types = dict(zip(("A", "B", "U"), where.types, strict=True))
+    _difference[(where.blocks,)](*where.rows, *where.places, s, BLOCK=BLOCK, **types)
+
+
 def squares(where: Table) -> Tensor:
     """Of (a,): ‖a‖² in float64."""
     out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
@@ -204,6 +210,28 @@ def _carry(
     x = _values(new, i, offsets, whole, size, NEW).to(tl.float32)
     y = _values(old, i, offsets, whole, size, OLD).to(tl.float32)
     _put(new, i, offsets, whole, size, tl.where(tl.load(finite) != 0, x + keep * y, y), NEW)
+
+
+@triton.jit
+def _difference(
+    a,
+    b,
+    u,
+    tensor_of,
+    start_of,
+    size_of,
+    s,
+    A: tl.constexpr,
+    B: tl.constexpr,
+    U: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    x = _values(a, i, offsets, whole, size, A).to(tl.float32)
+    y = _values(b, i, offsets, whole, size, B).to(tl.float32)
+    _put(u, i, offsets, whole, size, (x - y) - tl.load(s).to(tl.float32) * x, U)
 
 
 @triton.jit

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import tensors
-from .tensors import Tensors, copied, kernels, local, scalar, scalar_type, sharded
+from .tensors import Tensors, copied, kernels, local, ratio, scalar, scalar_type, sharded
 
 
 class Space:
@@ -93,6 +93,17 @@ class Space:
             return [self.dot(a, b) for a, b in pairs]
         found = kernels().products(table)
         return [found[(a is lists[1]) + (b is lists[1])] for a, b in pairs]
+
+    def across(self, a: Tensors, b: Tensors) -> Tensors | None:
+        """(a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, across a, in two passes over memory; None if no kernel can."""
+        if not a[0].is_cuda:
+            return None
+        u = [torch.empty_like(x) for x in a]
+        if (table := self._table(a, b, u)) is None:
+            return None
+        ab, aa = self.dots((a, b), (a, a))
+        kernels().difference(table, ratio(aa - ab, aa))
+        return u
 
     def adapted(
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float

@@ -114,7 +114,7 @@ def test_compiled(options):
 
 def test_a_validation_batch_of_another_length_has_its_own_graph():
     model = make_model().cuda()
-    opt = create("auto-sam", model)
+    opt = create("auto-sam", model, every=1)
     for t in range(10):
         closure, val_closure = (
             letsam.closure(model, LOSS, on_gpu(2 * t + i, n), capture=True) for i, n in ((0, 16), (1, 24))

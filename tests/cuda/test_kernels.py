@@ -67,6 +67,19 @@ def test_carried(lists, foreach, finite):
         torch.testing.assert_close(x, y, rtol=2 * torch.finfo(x.dtype).eps, atol=1e-6)
 
 
+def test_a_difference_without_its_part_along_a_list(lists):
+    a, b = lists
+    wide_a, wide_b = ([x.double() for x in some] for some in lists)
+    square = sum((x * x).sum() for x in wide_a)
+    s = (square - sum((x * y).sum() for x, y in zip(wide_a, wide_b, strict=True))) / square
+    found = Space(a).across(a, b)
+    for u, x, y, z in zip(found, a, wide_a, wide_b, strict=True):
+        torch.testing.assert_close(u, ((y - z) - s * y).to(x.dtype), rtol=2 * torch.finfo(x.dtype).eps, atol=1e-5)
+    zero = [torch.zeros_like(x) for x in a]
+    assert all(torch.equal(u, -y) for u, y in zip(Space(a).across(zero, b), b, strict=True))
+    assert all(u.abs().max() < 1e-5 for u in Space(a).across(a, [x.clone() for x in a]))
+
+
 def test_products(lists, foreach):
     a, b = lists
     space = Space(a)

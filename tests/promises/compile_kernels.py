@@ -55,6 +55,9 @@ for capability in map(int, sys.argv[1:]):
         ptx = compiled(kernels._carry, capability, NEW=number, OLD=number, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
+        ptx = compiled(kernels._difference, capability, A=number, B=number, U=number, BLOCK=kernels.BLOCK)
+        assert "ld.global.v4" in ptx
+        assert "st.global.v4" in ptx
         compiled(kernels._adaptive, capability, THETA=number, G=number, U=number, BLOCK=kernels.BLOCK)
         compiled(kernels._filter_norms, capability, THETA=number, BLOCK=1024)
 print("compiled")

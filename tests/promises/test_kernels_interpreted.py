@@ -58,6 +58,14 @@ def test_carry(lists, finite):
         torch.testing.assert_close(x, x0 + 0.9 * y if finite else y, rtol=1e-6, atol=1e-6)
 
 
+def test_difference(lists):
+    a, b = lists
+    u = [torch.full_like(x, torch.nan) for x in a]
+    kernels.difference(kernels.table(a, b, u), torch.tensor(-0.37, dtype=torch.float64))
+    for found, x, y in zip(u, a, b, strict=True):
+        torch.testing.assert_close(found, (x - y) + 0.37 * x, rtol=1e-6, atol=1e-6)
+
+
 def test_squares_and_products(lists):
     a, b = ([x.double() for x in some] for some in lists)
     exact = [sum(float((x * y).sum()) for x, y in zip(*pair, strict=True)) for pair in ((a, a), (a, b), (b, b))]

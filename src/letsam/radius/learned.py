@@ -148,12 +148,19 @@ class LearnedRadius:
         return lambda g_bar_tr: b
 
     def _estimate(self, step: LowerStep) -> Tensors:
-        b = ESTIMATORS[self.estimator].estimate(step)
-        if self.length_free:
-            along = ratio(*step.space.dots((b, step.g_hat), (step.g_hat, step.g_hat)))
-            add_scaled_(b, step.g_hat, -along)
+        b = self._without_length(step) if self.length_free else ESTIMATORS[self.estimator].estimate(step)
         if not self._as_printed:
             step.through_combiner(b)
+        return b
+
+    def _without_length(self, step: LowerStep) -> Tensors:
+        """b − ⟨b,ĝ⟩/⟨ĝ,ĝ⟩·ĝ; where b is ĝ − g, a kernel need not write b first."""
+        fused = step.space.across(step.g_hat, step.g) if self.estimator == "finite-difference" and step.g else None
+        if fused is not None:
+            return fused
+        b = ESTIMATORS[self.estimator].estimate(step)
+        along = ratio(*step.space.dots((b, step.g_hat), (step.g_hat, step.g_hat)))
+        add_scaled_(b, step.g_hat, -along)
         return b
 
     def hyper_gradient(
