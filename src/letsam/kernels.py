@@ -110,10 +110,10 @@ def carry_(where: Table, keep: float, finite: Tensor) -> None:
     _carry[(where.blocks,)](*where.rows, *where.places, keep, finite, BLOCK=BLOCK, **types)
 
 
-def difference(where: Table, s: Tensor) -> None:
-    """Of (a, b, u): u ← (a − b) − s·a."""
-    types = dict(zip(("A", "B", "U"), where.types, strict=True))
-    _difference[(where.blocks,)](*where.rows, *where.places, s, BLOCK=BLOCK, **types)
+def across_(where: Table, found: Tensor) -> None:
+    """Of (a, b): b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, 0 if a is; found: their products."""
+    types = dict(zip("AB", where.types, strict=True))
+    _across[(where.blocks,)](*where.rows, *where.places, found, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
@@ -213,25 +213,15 @@ def _carry(
 
 
 @triton.jit
-def _difference(
-    a,
-    b,
-    u,
-    tensor_of,
-    start_of,
-    size_of,
-    s,
-    A: tl.constexpr,
-    B: tl.constexpr,
-    U: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
     i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
     size = tl.load(size_of + i)
     offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    aa, ab = tl.load(found), tl.load(found + 1)
+    s = tl.where(aa == 0, 0.0, (aa - ab) / tl.where(aa == 0, 1.0, aa)).to(tl.float32)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     y = _values(b, i, offsets, whole, size, B).to(tl.float32)
-    _put(u, i, offsets, whole, size, (x - y) - tl.load(s).to(tl.float32) * x, U)
+    _put(b, i, offsets, whole, size, (x - y) - s * x, B)
 
 
 @triton.jit

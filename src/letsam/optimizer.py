@@ -200,8 +200,7 @@ class SharpnessAware(Wrapper):
             finite = self._ranks.all(finite & is_finite(loss) & used.finite(used.gradients()))
             if learning:
                 again = lambda h: self._epsilon(self.perturbation.direction(h, then), space)  # noqa: E731
-                combined = lambda b: self.combiner.differentiate_(space, g, g_hat, b)  # noqa: E731
-                lower = LowerStep(space, at.theta, g, kept, g_hat, again, combined, closure, before, self._pass)
+                lower = LowerStep(space, at.theta, g, kept, g_hat, again, self.combiner, closure, before, self._pass)
                 change = learning.change(lower)
         memories |= self.combiner.perturbed(space, g, g_hat)
         for name, values in memories.items():
@@ -242,7 +241,7 @@ class SharpnessAware(Wrapper):
 
     def freeze_radius(self) -> None:
         """Keep the radius that was learned so far: from here on no validation batches are needed."""
-        self._scalars["sam_frozen"], self._upper = 1, None
+        self._scalars["sam_frozen"], self._upper, self._space = 1, None, None
 
     @property
     def _learned(self) -> LearnedRadius | None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import tensors
-from .tensors import Tensors, copied, kernels, local, ratio, scalar, scalar_type, sharded
+from .tensors import Tensors, copied, copy_, kernels, local, scalar, scalar_type, sharded
 
 
 class Space:
@@ -29,6 +29,8 @@ class Space:
         self._sharded = any(map(sharded, self.params))
         self._places = [x.data_ptr() for x in self.theta]
         self._room: Tensors = []
+        self._spare: Tensors = []
+        self._copies = False
 
     def is_of(self, params: Sequence[Tensor]) -> bool:
         """Whether it is the space of these parameters, where they lie now: then it can be used again."""
@@ -45,14 +47,25 @@ class Space:
         """Move the gradients out of `.grad`, so that the next pass cannot write over them.
 
         Views into memory that a pass owns (DDP's gradient_as_bucket_view, captured passes) would be written over even
-        so: they are copied.
+        so: they are copied, into a list that was given back if there is one.
         """
         gradients = self.gradients()
-        if not self._sharded and any(x._is_view() for x in gradients):
-            gradients = copied(gradients)
+        self._copies = not self._sharded and any(x._is_view() for x in gradients)
+        if self._copies:
+            into, self._spare = self._spare or [torch.empty_like(x) for x in gradients], []
+            copy_(into, gradients)
+            gradients = into
         for p in self.params:
             p.grad = None
         return gradients
+
+    def give_back(self, a: Tensors) -> None:
+        """A list that nobody needs any more; kept only where gradients are copied.
+
+        There it saves the time to make one, and the kernels find the addresses that they know.
+        """
+        if self._copies:
+            self._spare = a
 
     def gradients(self) -> Tensors:
         """The local gradients, by reference; a parameter that the pass did not use gets a zero gradient."""
@@ -94,16 +107,12 @@ class Space:
         found = kernels().products(table)
         return [found[(a is lists[1]) + (b is lists[1])] for a, b in pairs]
 
-    def across(self, a: Tensors, b: Tensors) -> Tensors | None:
-        """(a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, across a, in two passes over memory; None if no kernel can."""
-        if not a[0].is_cuda:
-            return None
-        u = [torch.empty_like(x) for x in a]
-        if (table := self._table(a, b, u)) is None:
-            return None
-        ab, aa = self.dots((a, b), (a, a))
-        kernels().difference(table, ratio(aa - ab, aa))
-        return u
+    def across_(self, a: Tensors, b: Tensors) -> bool:
+        """b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, across a, in two passes over memory; False if no kernel can."""
+        if not a[0].is_cuda or (table := self._table(a, b)) is None:
+            return False
+        kernels().across_(table, kernels().products(table))
+        return True
 
     def adapted(
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float

@@ -84,7 +84,7 @@ class Memory:
 
     def __init__(self, base: Optimizer, names: Sequence[str]) -> None:
         self.base, self.names = base, names
-        self._pending: list[tuple[Space, str, Tensors]] = []
+        self._pending: list[tuple[Space, str, Tensors, Tensors]] = []
         this = weakref.ref(self)  # a base that is wrapped again keeps the hooks of the old wrapper
 
         def install(*_: Any) -> None:
@@ -105,7 +105,7 @@ class Memory:
         old = self.recall(space)(name)
         if old is not None or finite:
             values = carried(finite, values, old, keep)
-            self._pending.append((space, PREFIX + name, values))
+            self._pending.append((space, PREFIX + name, values, old if old and keep else []))
         return values
 
     def recall(self, space: Space) -> Callable[[str], Tensors | None]:
@@ -120,9 +120,11 @@ class Memory:
         return of
 
     def _install(self) -> None:
-        for space, key, values in self._pending:
+        for space, key, values, replaced in self._pending:
             for p, value in zip(space.params, values, strict=True):
                 self.base.state[p][key] = like(p, value)
+            if replaced:
+                space.give_back(replaced)
             self.base.param_groups[0]["sam_memories"] += 1
         self._pending.clear()
         if not self.names:

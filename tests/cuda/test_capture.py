@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import letsam
+from letsam import kernels
 from letsam.capture import CaptureError
 from small import LOSS, METHODS, assert_equal, batch, create, make_model, radius
 
@@ -187,6 +188,16 @@ def test_one_capture_after_another_leaks_nothing():
         torch.cuda.synchronize()
         allocated.append(torch.cuda.memory_allocated())
     assert allocated[-1] - allocated[1] < 100_000
+
+
+def test_a_learned_radius_meets_no_new_addresses():
+    """The two lists of what it carries forward change places, so that the kernels know where everything lies."""
+    model = make_model().cuda()
+    opt = create("auto-sam", model)
+    train(model, opt, 14, capture=True)  # the radius moves in steps 0, 10 and 20
+    known = len(kernels._rows)
+    train(model, opt, 6, first=14, capture=True)
+    assert len(kernels._rows) == known
 
 
 def test_ten_thousand_steps_leak_nothing():

@@ -72,12 +72,14 @@ def test_a_difference_without_its_part_along_a_list(lists):
     wide_a, wide_b = ([x.double() for x in some] for some in lists)
     square = sum((x * x).sum() for x in wide_a)
     s = (square - sum((x * y).sum() for x, y in zip(wide_a, wide_b, strict=True))) / square
-    found = Space(a).across(a, b)
-    for u, x, y, z in zip(found, a, wide_a, wide_b, strict=True):
-        torch.testing.assert_close(u, ((y - z) - s * y).to(x.dtype), rtol=2 * torch.finfo(x.dtype).eps, atol=1e-5)
-    zero = [torch.zeros_like(x) for x in a]
-    assert all(torch.equal(u, -y) for u, y in zip(Space(a).across(zero, b), b, strict=True))
-    assert all(u.abs().max() < 1e-5 for u in Space(a).across(a, [x.clone() for x in a]))
+    start = [x.clone() for x in b]
+    assert Space(a).across_(a, b)
+    for found, x, y in zip(b, wide_a, wide_b, strict=True):
+        want = ((x - y) - s * x).to(found.dtype)
+        torch.testing.assert_close(found, want, rtol=2 * torch.finfo(found.dtype).eps, atol=1e-5)
+    found = [x.clone() for x in start]
+    assert Space(a).across_([torch.zeros_like(x) for x in a], found)
+    assert all(torch.equal(x, -y) for x, y in zip(found, start, strict=True))
 
 
 def test_products(lists, foreach):

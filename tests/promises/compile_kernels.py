@@ -27,6 +27,7 @@ TABLES = (
 )
 TYPES = dict.fromkeys(TABLES, "*i64") | {
     "s": "*fp64",
+    "found": "*fp64",
     "out": "*fp32",
     "norms": "*fp32",
     "xi": "fp32",
@@ -55,7 +56,7 @@ for capability in map(int, sys.argv[1:]):
         ptx = compiled(kernels._carry, capability, NEW=number, OLD=number, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
-        ptx = compiled(kernels._difference, capability, A=number, B=number, U=number, BLOCK=kernels.BLOCK)
+        ptx = compiled(kernels._across, capability, A=number, B=number, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
         compiled(kernels._adaptive, capability, THETA=number, G=number, U=number, BLOCK=kernels.BLOCK)

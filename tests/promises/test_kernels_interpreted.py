@@ -58,12 +58,22 @@ def test_carry(lists, finite):
         torch.testing.assert_close(x, x0 + 0.9 * y if finite else y, rtol=1e-6, atol=1e-6)
 
 
-def test_difference(lists):
+def test_across(lists):
     a, b = lists
-    u = [torch.full_like(x, torch.nan) for x in a]
-    kernels.difference(kernels.table(a, b, u), torch.tensor(-0.37, dtype=torch.float64))
-    for found, x, y in zip(u, a, b, strict=True):
-        torch.testing.assert_close(found, (x - y) + 0.37 * x, rtol=1e-6, atol=1e-6)
+    where = kernels.table(a, b)
+    aa, ab = (sum(float((x.double() * y.double()).sum()) for x, y in zip(a, some, strict=True)) for some in (a, b))
+    want = [(x - y) - (aa - ab) / aa * x for x, y in zip(a, b, strict=True)]
+    kernels.across_(where, kernels.products(where))
+    for found, expected in zip(b, want, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_across_zero(lists):
+    a, b = lists
+    start = [x.clone() for x in b]
+    where = kernels.table([x.zero_() for x in a], b)
+    kernels.across_(where, kernels.products(where))
+    assert all(torch.equal(found, -x) for found, x in zip(b, start, strict=True))
 
 
 def test_squares_and_products(lists):

@@ -170,3 +170,17 @@ def test_statistics_in_any_layout_move_on_the_clean_pass_alone():
     assert not means[0].is_contiguous()
     assert torch.equal(*means)
     assert means[0].abs().sum() > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_may_lie_in_memory_that_the_passes_own(method):
+    """Views of one buffer that every pass writes over: so DDP leaves them, and a captured pass."""
+    fresh, owned = make_model(), make_model()
+    buffer = torch.zeros(sum(p.numel() for p in owned.parameters()))
+    end = 0
+    for p in owned.parameters():
+        view = buffer[end : (end := end + p.numel())].view_as(p)
+        p.register_post_accumulate_grad_hook(lambda p, view=view: setattr(p, "grad", view.copy_(p.grad)))
+    train(fresh, create(method, fresh), 25)
+    train(owned, create(method, owned), 25)
+    assert_equal(owned, fresh)

@@ -129,7 +129,7 @@ class LearnedRadius:
         if self.estimator == "algorithm1":
             # A copy of ĝ, since the combiner may write into it before ḡ_tr is there.
             g_hat = copied(step.g_hat)
-            held = replace(step, g=None, epsilon=[], g_hat=g_hat, through_combiner=lambda b: None)
+            held = replace(step, g=None, epsilon=[], g_hat=g_hat)
 
             def later(g_bar_tr: Tensors | None) -> Tensors:
                 b = self._estimate(replace(held, g_bar_tr=g_bar_tr))
@@ -150,14 +150,16 @@ class LearnedRadius:
     def _estimate(self, step: LowerStep) -> Tensors:
         b = self._without_length(step) if self.length_free else ESTIMATORS[self.estimator].estimate(step)
         if not self._as_printed:
-            step.through_combiner(b)
+            step.combiner.differentiate_(step.space, step.g, step.g_hat, b)
         return b
 
     def _without_length(self, step: LowerStep) -> Tensors:
-        """b − ⟨b,ĝ⟩/⟨ĝ,ĝ⟩·ĝ; where b is ĝ − g, a kernel need not write b first."""
-        fused = step.space.across(step.g_hat, step.g) if self.estimator == "finite-difference" and step.g else None
-        if fused is not None:
-            return fused
+        """b − ⟨b,ĝ⟩/⟨ĝ,ĝ⟩·ĝ; where b is ĝ − g, a kernel writes it over g, or over a copy if the combiner needs g."""
+        if self.estimator == "finite-difference" and step.space.device.type == "cuda":
+            assert step.g is not None
+            g = copied(step.g) if step.combiner.needs_clean else step.g
+            if step.space.across_(step.g_hat, g):
+                return g
         b = ESTIMATORS[self.estimator].estimate(step)
         along = ratio(*step.space.dots((b, step.g_hat), (step.g_hat, step.g_hat)))
         add_scaled_(b, step.g_hat, -along)

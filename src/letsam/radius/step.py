@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..combiners import Combiner
 from ..passes import RandomState
 from ..space import Space
 from ..tensors import Scaled, Tensors
@@ -29,8 +30,7 @@ class LowerStep:
     g_hat: Tensors
     direction: Callable[[Tensors], Scaled]
     """ρ·v from any gradient, with T (ASAM), masks and noise as they were at θ_t."""
-    through_combiner: Callable[[Tensors], None]
-    """b ← (∂d/∂ĝ)·b, d being the combined gradient."""
+    combiner: Combiner
     closure: Any
     rng: RandomState | None
     """From before the perturbed pass."""
