@@ -31,7 +31,7 @@ def main(method: str) -> None:
     torch.manual_seed(0)
     task = digits.task(seed=0, noise=0.4)  # the test labels are right
     whole = TensorDataset(task.train_x, task.train_y)
-    train_set, val_set = letsam.split(whole, held_out=0.1)
+    train_set, val_set = letsam.split(whole)
     train_loader = DataLoader(train_set, batch_size=50, shuffle=True, drop_last=True)
     val_batches = letsam.cycle(DataLoader(val_set, batch_size=50, shuffle=True))
 

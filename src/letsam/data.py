@@ -11,20 +11,27 @@ from torch.utils.data import Dataset, Subset
 from .checks import within
 
 
-def split(dataset: Dataset[Any], held_out: float | int, seed: int = 0) -> tuple[Subset[Any], Subset[Any]]:
+def usual_part(n: int) -> int:
+    """How many of n samples to hold out: a tenth, at most 1,000. One number is learned from them: more are a waste."""
+    return min(round(0.1 * n), 1000)
+
+
+def split(dataset: Dataset[Any], held_out: float | int | None = None, seed: int = 0) -> tuple[Subset[Any], Subset[Any]]:
     """(training part, held-out part) of a dataset; the same for the same length and seed.
 
-    held_out is a fraction between 0 and 1, or a number of samples.
+    held_out is a fraction between 0 and 1, or a number of samples; not given, a tenth, at most 1,000.
     """
     n = len(dataset)  # type: ignore[arg-type]
     if isinstance(held_out, int):
         within("held_out", held_out, 1, n - 1)
         count = held_out
+    elif held_out is None:
+        count = usual_part(n)
     else:
         within("held_out", held_out, 0, 1)
         count = round(held_out * n)
-        if not 0 < count < n:
-            raise ValueError(f"held_out={held_out} leaves an empty part of {n} samples; choose another fraction")
+    if not 0 < count < n:
+        raise ValueError(f"held_out={held_out} leaves an empty part of {n} samples; choose another fraction")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
     return Subset(dataset, sorted(order[count:])), Subset(dataset, sorted(order[:count]))
 

@@ -127,7 +127,7 @@ def test_cycle_does_not_touch_the_global_random_state():
     assert torch.equal(torch.rand(4), expected)
 
 
-@pytest.mark.parametrize(("held_out", "count"), [(0.2, 20), (0.204, 20), (7, 7)])
+@pytest.mark.parametrize(("held_out", "count"), [(0.2, 20), (0.204, 20), (7, 7), (None, 10)])
 def test_split(held_out, count):
     data = TensorDataset(torch.arange(100))
     train_part, held = letsam.split(data, held_out)
@@ -135,6 +135,10 @@ def test_split(held_out, count):
     assert sorted([*train_part.indices, *held.indices]) == list(range(100))
     assert letsam.split(data, held_out)[1].indices == held.indices
     assert letsam.split(data, held_out, seed=1)[1].indices != held.indices
+
+
+def test_the_usual_part_is_a_tenth_and_never_more_than_1000():
+    assert [len(letsam.split(range(n))[1]) for n in (100, 9_990, 10_000, 1_281_167)] == [10, 999, 1000, 1000]
 
 
 def test_ten_lines():

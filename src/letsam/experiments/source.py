@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ..data import usual_part
 from .data import imagenet, images, pairs, sentences
 from .data.encoded import Encoded
 from .data.glue import GLUE
@@ -24,7 +25,6 @@ from .in_memory import InMemory
 from .recipe import Training
 
 TRAINING, VALIDATION, ALL = 0, 1, 2
-HELD_OUT = 0.1
 Batch = tuple[Tensor, ...]
 """Inputs of the model, then targets."""
 ImageSet = Images | Files
@@ -85,7 +85,7 @@ def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind, OneKind
         samples = samples.with_labels(symmetric_noise(samples.labels, samples.classes, training.noise, training.seed))
     if training.validation == "training":
         return samples, samples, samples
-    held = round(HELD_OUT * len(samples))
+    held = usual_part(len(samples))
     mixed = torch.randperm(len(samples), generator=torch.Generator().manual_seed(training.seed + 1))
     kept, out = (samples.subset(part.sort().values) for part in (mixed[held:], mixed[:held]))
     return kept, out, samples

@@ -50,8 +50,8 @@ class Training:
     noise: float = 0.0
     """The share of wrong training labels."""
     validation: str = "training"
-    """Where validation batches come from: the training set, as in the paper, or a tenth of it that is held out; for
-    text the set's own validation part."""
+    """Where validation batches come from: the training set, as in the paper, or a part of it that is held out (a tenth,
+    at most 1,000); for text the set's own validation part."""
     augment: bool = True
     precision: str = "bfloat16"
     compile: bool = True

@@ -10,7 +10,7 @@ import torch
 from ... import data
 
 
-def carve(dataset: Any, held_out: float | int, seed: int) -> tuple[Any, Any]:
+def carve(dataset: Any, held_out: float | int | None, seed: int) -> tuple[Any, Any]:
     """(training part, held-out part), by the rule of `letsam.split`; a `datasets.Dataset` stays one."""
     if not countable(dataset):
         raise ValueError("a learned radius cannot hold out a part of a stream: pass radius_dataset=")

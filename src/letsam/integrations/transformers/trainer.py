@@ -29,7 +29,6 @@ from .held_out import Batches, carve, countable
 from .refusals import check_base, check_trainer
 
 RECORD = "letsam.json"
-HELD_OUT = 0.1
 log = logging.getLogger("letsam")
 _Trainer: Any = object  # what comes after the mixin; Any, since its attributes are not known here
 
@@ -38,8 +37,8 @@ class SharpnessAwareMixin(_Trainer):
     """Put it before a trainer: class Mine(SharpnessAwareMixin, Seq2SeqTrainer).
 
     method and method_options are those of `letsam.create`; total_steps is filled in. A learned radius (lets-*, auto-*)
-    needs data that is not trained on: radius_dataset, or else held_out (a share or a number, 0.1 if not given) of
-    train_dataset, drawn with data_seed, or seed. All other arguments are the trainer's.
+    needs data that is not trained on: radius_dataset, or else held_out (a share or a number; not given, a tenth, at
+    most 1,000) of train_dataset, drawn with data_seed, or seed. All other arguments are the trainer's.
     """
 
     def __init__(
@@ -152,8 +151,7 @@ class SharpnessAwareMixin(_Trainer):
 
     def _hold_out(self, held_out: float | int | None) -> None:
         if self.radius_dataset is None and self.train_dataset is not None:
-            share = HELD_OUT if held_out is None else held_out
-            self.train_dataset, self.radius_dataset = carve(self.train_dataset, share, self._data_seed)
+            self.train_dataset, self.radius_dataset = carve(self.train_dataset, held_out, self._data_seed)
             samples = len(self.radius_dataset)
             self.held_out = {"samples": samples, "of": samples + len(self.train_dataset), "seed": self._data_seed}
             log.info("%d of %d training samples are held out for the radius (seed %d)", *self.held_out.values())
