@@ -7,8 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-import letsam
-
 from ..measure import figures
 from .found import Found, find
 from .panels import Drawing, panels, radii
@@ -40,8 +38,8 @@ def learned(training: Training) -> bool:
 
 
 def family(training: Training) -> str | None:
-    """The line of a run in the figure of accuracies, None if it has no radius to set."""
-    names = {"sam": "fixed", "lets-sam": "as in the paper (lets-sam)", "auto-sam": "auto-sam"}
+    """The line of a run in the figure of accuracies, None if it is in none."""
+    names = {"sam": "fixed", "lets-sam": "as in the paper (lets-sam)", "auto-sam": "auto-sam", "erm": "erm"}
     return None if "radius" in training.options else names.get(training.method)
 
 
@@ -54,17 +52,15 @@ def by_quarter(rows: list[Row]) -> list[float]:
 
 def _sensitivity(cells: list[Found], path: Path) -> list[Path]:
     lines: dict[str, dict[float, list[float]]] = {}
+    level: dict[str, list[float]] = {}
     for cell in cells:
         label = f"{family(cell.training)}{cell.shortened}"
         seeds = [100 * record["result"]["test_accuracy"] for record in cell.records]
-        lines.setdefault(label, {})[_radius(cell.training)] = seeds
-    return figures.sensitivity(lines, path)
-
-
-def _radius(training: Training) -> float:
-    """The one that was set, else the method's own."""
-    default: float = letsam.describe(training.method).defaults["initial" if learned(training) else "rho"][0]
-    return default if training.rho is None else training.rho
+        if cell.training.rho is None:
+            level[label] = seeds
+        else:
+            lines.setdefault(label, {})[cell.training.rho] = seeds
+    return figures.sensitivity(lines, level, path)
 
 
 def _signal(cells: list[Found], path: Path) -> list[Path]:

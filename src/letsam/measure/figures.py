@@ -131,16 +131,26 @@ def curves(
     for i, (name, seeds) in enumerate(methods.items()):
         columns = [[_number(x) for x in column] for column in zip_longest(*seeds)]
         _line(axes, i, name, places[name] if places else range(1, len(columns) + 1), columns)
+    if places is None or all(isinstance(x, int) for where in places.values() for x in where):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     return _finish(figure, axes, path, xlabel, ylabel, log)
 
 
-def sensitivity(methods: Mapping[str, Mapping[float, Sequence[float]]], path: str | Path) -> list[Path]:
-    """Accuracy against the radius, logarithmic: of each method its radii, and what each seed gave there."""
+def sensitivity(
+    methods: Mapping[str, Mapping[float, Sequence[float]]], level: Mapping[str, Sequence[float]], path: str | Path
+) -> list[Path]:
+    """Accuracy against the radius, logarithmic: of each method its radii, and what each seed gave there.
+
+    level: methods without a radius to set, which are straight lines, with what each seed gave.
+    """
     figure = _figure()
     axes = figure.add_subplot()
     for i, (name, points) in enumerate(methods.items()):
         radii = sorted(points)
         _line(axes, i, name, radii, [[_number(x) for x in points[rho]] for rho in radii], marker="o")
+    for i, (name, seeds) in enumerate(level.items(), start=len(methods)):
+        axes.axhline(sum(seeds) / len(seeds), color=_colour(i), linestyle=_dashes(i), label=name)
+        axes.axhspan(min(seeds), max(seeds), color=_colour(i), alpha=0.15, linewidth=0)
     axes.set_xscale("log")
     return _finish(figure, axes, path, "radius ρ, the first one if it is learned", "test accuracy, %", log=False)
 
