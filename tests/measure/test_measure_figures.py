@@ -33,6 +33,7 @@ DRAW = {
     "gap": lambda path: figures.generalisation_gap({"sam": SEEDS}, {"sam": SEEDS[::-1]}, path),
     "convergence": lambda path: figures.convergence({"sam": SEEDS, "erm": [[1.0, 0.0, -1.0]]}, path),
     "radius": lambda path: figures.radius_paths({f"m{i}": [[0.1 * (i + 1), 0.2]] for i in range(9)}, path),
+    "sensitivity": lambda path: figures.sensitivity({"fixed": {0.1: [70.0, 72.0], 0.2: [80.0]}}, {"erm": [60.0]}, path),
 }
 
 
@@ -87,6 +88,24 @@ def test_curves_have_labels_and_the_scale_that_fits(drawn):
     gap = axes[2].lines[1].get_ydata()
     assert gap[:3] == pytest.approx([0.0, 0.0, 0.0])
     assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["sam"]
+
+
+def test_methods_without_a_radius_are_level_lines(drawn):
+    figures.sensitivity({"fixed": {0.2: [80.0, 82.0], 0.1: [70.0]}}, {"auto-sam": [90.0, 92.0, 97.0]}, "x")
+    axes = drawn[0].axes[0]
+    fixed, auto = axes.lines
+    assert list(fixed.get_xdata()) == [0.1, 0.2]
+    assert list(fixed.get_ydata()) == [70.0, 81.0]
+    assert list(auto.get_ydata()) == [93.0, 93.0]
+    assert list(auto.get_xdata()) == [0, 1]  # of the width of the axes
+    assert axes.get_xscale() == "log"
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["fixed", "auto-sam"]
+
+
+def test_epochs_are_whole_numbers(drawn):
+    figures.convergence({"sam": [[0.3, 0.2, 0.1]]}, "x")
+    drawn[0].canvas.draw()
+    assert all(float(x).is_integer() for x in drawn[0].axes[0].get_xticks())
 
 
 def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch):
