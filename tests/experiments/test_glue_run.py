@@ -138,7 +138,7 @@ def test_three_steps_are_those_of_a_loop_by_hand(tmp_path, bert, settings):
     losses, norms = [], []
     for i in range(3):
         opt.param_groups[0]["lr"] = 1e-3 * (0.5, 1.0, 1.0)[i]
-        *inputs, labels = run.source.batch(0, i, 0)
+        *inputs, labels = run.source.batch(i, 0)
         loss = by_hand(**dict(zip(run.model.names, inputs, strict=True)), labels=labels).loss
         opt.zero_grad()
         loss.backward()
@@ -161,7 +161,7 @@ def test_clipping_at_a_norm_that_is_never_reached_changes_nothing(tmp_path, sett
 def test_padding_changes_nothing(tmp_path, settings):
     train, dev = small_sets(tmp_path, "mrpc")
     run = Run(settings(), train, dev, "cpu")
-    *inputs, _ = run.source.batch(0, 0, 0)
+    *inputs, _ = run.source.batch(0, 0)
     assert inputs[0].shape[1] % 8 == 0
     more = [torch.nn.functional.pad(x, (0, 8)) for x in inputs]
     run.model.eval()
@@ -175,7 +175,7 @@ def test_ready_made_masks_where_they_mean_the_same(tmp_path, bert, deberta, sett
     for checkpoint in (bert, deberta, decoder):
         model = Run(settings(model=checkpoint), *sets, "cpu").model
         ready[checkpoint] = model.ready
-        *inputs, _ = Run(settings(model=checkpoint), *sets, "cpu").source.batch(0, 0, 0)
+        *inputs, _ = Run(settings(model=checkpoint), *sets, "cpu").source.batch(0, 0)
         model.eval()
         outputs = model(*inputs)
         model.ready = False
@@ -202,10 +202,10 @@ def test_long_sentences_are_cut_counted_and_told(tmp_path, settings, caplog):
     train, dev = small_sets(tmp_path, "mrpc")
     with caplog.at_level(logging.WARNING, "letsam"):
         run = Run(settings(length=10), train, dev, "cpu")
-    assert [x.shape for x in run.source.batch(0, 0, 0)] == [(4, 10), (4, 10), (4, 10), (4,)]
+    assert [x.shape for x in run.source.batch(0, 0)] == [(4, 10), (4, 10), (4, 10), (4,)]
     assert "MRPC: sentences of more than 10 tokens are cut: train " in caplog.text
     assert "10 tokens, cut: train " in record_facts(run)
-    assert (run.source.batch(0, 0, 0)[0] == 2).sum(1).tolist() == [2] * 4  # both ends of a pair are still there
+    assert (run.source.batch(0, 0)[0] == 2).sum(1).tolist() == [2] * 4  # both ends of a pair are still there
 
 
 def record_facts(run):

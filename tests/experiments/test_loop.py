@@ -85,12 +85,32 @@ def test_the_learning_rate_follows_the_schedule():
 def test_a_batch_is_a_function_of_seed_and_step():
     one, two = make(), make()
     two.epoch()  # draws do not depend on what was drawn before
-    for epoch, i in ((1, 3), (0, 4)):
-        for a, b in zip(one.source.batch(epoch, i, 0), two.source.batch(epoch, i, 0), strict=True):
+    for number in (8, 4):
+        for a, b in zip(one.source.batch(number, 0), two.source.batch(number, 0), strict=True):
             assert torch.equal(a, b)
-    seen = torch.cat([one.source.batch(0, i, 0)[1] for i in range(one.steps)])
+    seen = torch.cat([one.source.batch(i, 0)[1] for i in range(one.steps)])
     assert torch.equal(seen.sort().values, parts(TINY, load("digits"))[0].labels.sort().values)
-    assert not torch.equal(one.source.batch(0, 0, 0)[0], one.source.batch(0, 0, 1)[0])
+    assert not torch.equal(one.source.batch(0, 0)[0], one.source.batch(0, 1)[0])
+
+
+def test_validation_batches_are_made_for_updates_alone(tmp_path):
+    """One after the other through the held-out part, whatever the training does in between; also after a resume."""
+    training = replace(TINY, method="auto-sam", validation="held-out", options={"every": 4}, epochs=2)
+
+    def listened():
+        run, numbers = make(training), []
+        of = run.source.batch
+        run.source.batch = lambda number, stream: (numbers.append(number) if stream else None, of(number, stream))[1]
+        return run, numbers
+
+    run, numbers = listened()
+    run.epoch()
+    assert run.steps == 5
+    assert numbers == [0, 1]
+    resumed, more = listened()
+    resumed.load_state_dict(run.state_dict())
+    resumed.epoch()
+    assert more == [2]
 
 
 def test_parts():
@@ -124,14 +144,14 @@ def test_what_was_held_out_comes_back_for_the_last_epochs(tmp_path):
     training = replace(TINY, method="auto-sam", options=options, validation="held-out", epochs=4, back=0.5, batch=20)
     run, streams = make(training), []
     of = run.source.batch
-    run.source.batch = lambda epoch, i, stream: (streams.append((epoch, stream)), of(epoch, i, stream))[1]
+    run.source.batch = lambda number, stream: (streams.append((len(run.rows), stream)), of(number, stream))[1]
     for _ in range(4):
         run.epoch()
     assert set(streams) == {(0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (3, 2)}
     radii = [row["rho"] for row in run.rows]
     assert radii[0] != radii[1] == radii[2] == radii[3]
     assert [row["passes"] for row in run.rows] == [3, 3, 2, 2]
-    seen = [of(epoch, i, 2)[1] for epoch in range(2) for i in range(10)]
+    seen = [of(number, 2)[1] for number in range(20)]
     assert len(torch.cat(seen)) == 400
     for done in (1, 3):
         half = make(training)

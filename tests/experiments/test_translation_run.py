@@ -93,7 +93,7 @@ def test_a_batch_is_source_shifted_target_and_target(pairs):
     run = Run(settings(), train, test, "cpu")
     seen = Counter()
     for i in range(run.steps):
-        source, shifted, target = run.source.batch(0, i, 0)
+        source, shifted, target = run.source.batch(i, 0)
         assert source.shape == shifted.shape == target.shape
         assert bool((shifted[:, 0] == BOS).all())
         assert torch.equal(shifted[:, 1:], target[:, :-1])
@@ -103,7 +103,7 @@ def test_a_batch_is_source_shifted_target_and_target(pairs):
         seen.update(tuple(row[row != PAD].tolist()) for row in source[real])
     assert sum(seen.values()) == len(train)
     held_out = Run(settings(validation="held-out"), train, test, "cpu")
-    rows = [held_out.source.batch(0, i, 1)[2] for i in range(8)]
+    rows = [held_out.source.batch(i, 1)[2] for i in range(8)]
     known = {tuple(row[row != PAD].tolist()) for row in train.held_out.target.rows(torch.arange(20), 64)}
     assert {tuple(row[row != PAD].tolist()) for batch in rows for row in batch if (row != PAD).any()} <= known
 

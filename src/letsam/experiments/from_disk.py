@@ -1,9 +1,9 @@
 """Batches of images that are read from the disk while the device computes: worker processes decode and crop them.
 
-Each of the two streams, training and validation, has workers of its own, which live from its first batch to the end
-of the run and work ahead across epochs; the test images get new ones each time. Batch n of a stream is batch
-n mod b of its epoch n div b, with b batches in an epoch of that stream: a validation set that is smaller than the
-training set is shuffled and cropped anew each time it has been seen.
+Each stream, such as training and validation, has workers of its own, which live from its first batch to the end of the
+run and work ahead across epochs; the test images get new ones each time. Batch n of a stream is batch n mod b of its
+epoch n div b, with b batches in an epoch of that stream: a validation set that is smaller than the training set is
+shuffled and cropped anew each time it has been seen.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class FromDisk:
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._open: dict[int, tuple[int, Generator[Batch]]] = {}
 
-    def batch(self, epoch: int, i: int, stream: int) -> Batch:
-        """Batch i of an epoch; the next one is on its way already, any other opens the stream there."""
-        number = epoch * self.steps + i
+    def batch(self, number: int, stream: int) -> Batch:
+        """Batch `number` of a stream; the next one is on its way already, any other opens the stream there."""
         if stream not in self._open or self._open[stream][0] != number:
             self._close(stream)
             self._open[stream] = number, self._loaded(self._parts[stream], self._wanted(stream, number))

@@ -23,15 +23,15 @@ class FromSentences:
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._orders: dict[int, tuple[int, Tensor]] = {}
 
-    def batch(self, epoch: int, i: int, stream: int) -> Batch:
-        """Batch i of an epoch."""
+    def batch(self, number: int, stream: int) -> Batch:
+        """Batch `number` of a stream."""
         part = self._parts[stream]
         size = min(self._training.batch, len(part))
+        epoch, i = divmod(number, batches(size, len(part)))
         if self._orders.get(stream, (None,))[0] != epoch:
             # The whole order of an epoch at once: to fetch a batch's would make the host wait at every step.
             self._orders[stream] = epoch, perm(2 * self._training.seed + stream, epoch, len(part), self._device)
-        first = i % batches(size, len(part)) * size
-        return rows_of(part, self._orders[stream][1][first : first + size])
+        return rows_of(part, self._orders[stream][1][i * size : (i + 1) * size])
 
     def test(self) -> Generator[Batch]:
         """The test examples in their order."""

@@ -27,12 +27,13 @@ class FromText:
         self._lengths = tuple(pairs.lengths.cpu() for pairs in parts)
         self.edges = buckets.edges(torch.cat(self._lengths))
         self._orders: dict[int, tuple[int, Order]] = {}
-        self.steps = len(self._order(0, 0))
+        self._counts = tuple(len(self._order(0, stream)) for stream in range(len(parts)))
+        self.steps = self._counts[0]
 
-    def batch(self, epoch: int, i: int, stream: int) -> Batch:
-        """Batch i of an epoch; a stream with fewer batches begins anew, in the order of that epoch."""
-        order = self._order(epoch, stream)
-        length, rows = order[i % len(order)]
+    def batch(self, number: int, stream: int) -> Batch:
+        """Batch `number` of a stream; every epoch of it has as many."""
+        epoch, i = divmod(number, self._counts[stream])
+        length, rows = self._order(epoch, stream)[i]
         return rows_of_pairs(self._parts[stream], rows, length)
 
     def test(self) -> Generator[Batch]:

@@ -24,19 +24,19 @@ class InMemory:
         self._on_gpu = device.type == "cuda"
         self._orders: dict[int, tuple[int, Tensor]] = {}
 
-    def batch(self, epoch: int, i: int, stream: int) -> tuple[Tensor, Tensor]:
-        """Batch i of an epoch, augmented."""
+    def batch(self, number: int, stream: int) -> tuple[Tensor, Tensor]:
+        """Batch `number` of a stream, augmented."""
         images = self._parts[stream]
         seed, size = 2 * self._training.seed + stream, min(self._training.batch, len(images))
+        epoch, i = divmod(number, batches(size, len(images)))
         if self._orders.get(stream, (None,))[0] != epoch:
             # The whole order of an epoch at once: to fetch a batch's would make the host wait at every step.
             self._orders[stream] = epoch, perm(seed, epoch, len(images), self._device)
-        first = i % batches(size, len(images)) * size
-        chosen = self._orders[stream][1][first : first + size]
+        chosen = self._orders[stream][1][i * size : (i + 1) * size]
         x, y = images.images[chosen], images.labels[chosen]
         if not self._training.augment:
             return normalise(x, images, channels_last=self._on_gpu), y
-        generator = torch.Generator(self._device).manual_seed((seed * 1_000_003 + epoch * self.steps + i) % 2**63)
+        generator = torch.Generator(self._device).manual_seed((seed * 1_000_003 + number) % 2**63)
         return augment(x, images, generator, channels_last=self._on_gpu), y
 
     def test(self) -> Generator[tuple[Tensor, Tensor]]:

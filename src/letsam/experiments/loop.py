@@ -99,11 +99,17 @@ class Run:
         for group in self.opt.param_groups:
             group["lr"] = self.training.lr * share
         stream = ALL if self._given_back(epoch) else TRAINING
-        val_closure = self._closure(self.source.batch(epoch, i, VALIDATION)) if self.opt.needs_validation else None
-        loss = self.opt.step(self._closure(self.source.batch(epoch, i, stream)), val_closure)
+        val_closure = self._held_out if self.opt.needs_validation else None
+        loss = self.opt.step(self._closure(self.source.batch(t, stream)), val_closure)
         if self.average is not None and self.training.ema:
             self.average.update(1 - self.training.ema)
         return loss
+
+    def _held_out(self) -> Tensor:
+        """A pass over the next validation batch, which is made here, since not every step updates the radius."""
+        assert isinstance(self.opt.radius, letsam.LearnedRadius)
+        update = (self.opt.param_groups[0]["sam_perturbed"] - 1) // self.opt.radius.every
+        return self._closure(self.source.batch(update, VALIDATION))()
 
     def _given_back(self, epoch: int) -> bool:
         """Whether an epoch trains on what was held out, too."""

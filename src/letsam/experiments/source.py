@@ -38,8 +38,8 @@ class Source(Protocol):
     steps: int
     """Training batches of an epoch."""
 
-    def batch(self, epoch: int, i: int, stream: int) -> Batch:
-        """Batch i of an epoch, augmented; each stream is an order of its own."""
+    def batch(self, number: int, stream: int) -> Batch:
+        """Batch `number` since the start of the run, augmented; each stream has an order and epochs of its own."""
 
     def test(self) -> Generator[Batch]:
         """The test set, not augmented; close it when done."""
