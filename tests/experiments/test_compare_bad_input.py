@@ -22,6 +22,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LETSAM_DATA", str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--resume"], "--name"),
         (["--resume", "--name", "nothing"], "no run folder"),
         (["--frobnicate"], "frobnicate"),
+        (["--data", "cifar10"], "run letsam data cifar10 first"),
+        (["--data", "cifar10", "--model", "small-cnn"], "small-cnn does not read cifar10"),
+        (["--images", "5000"], "1000"),
     ],
 )
 def test_one_line_and_nothing_written(
@@ -77,7 +81,7 @@ def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     folder = folders.create(tmp_path / "runs", "old", Config(epochs=2).resolved(), overwrite=False)
-    (folder / "metrics" / "mine.jsonl").write_text("precious")
+    (folder / "records" / "mine.txt").write_text("precious")
     return folder
 
 
@@ -85,13 +89,13 @@ def test_an_existing_run_is_left_alone(run: Path, capsys: pytest.CaptureFixture[
     said = fails(capsys, "compare", "--name", "old")
     assert "--resume" in said
     assert "--overwrite" in said
-    assert (run / "metrics" / "mine.jsonl").read_text() == "precious"
+    assert (run / "records" / "mine.txt").read_text() == "precious"
 
 
 def test_overwrite_replaces_a_run_and_nothing_else(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders.create(run.parent, "old", Config(epochs=3).resolved(), overwrite=True)
     assert json.loads((run / "config.json").read_text())["epochs"] == 3
-    assert not (run / "metrics" / "mine.jsonl").exists()
+    assert not (run / "records" / "mine.txt").exists()
     assert [path.name for path in run.parent.iterdir()] == ["old"]
     (run.parent / "photos").mkdir()
     assert "no run folder" in fails(capsys, "compare", "--name", "photos", "--overwrite")
@@ -110,7 +114,7 @@ def test_one_process_at_a_time(run: Path, capsys: pytest.CaptureFixture[str]) ->
     with folders.locked(run):
         assert "another letsam process" in fails(capsys, "compare", "--name", "old", "--resume")
         assert "another letsam process" in fails(capsys, "compare", "--name", "old", "--overwrite")
-    assert (run / "metrics" / "mine.jsonl").exists()
+    assert (run / "records" / "mine.txt").exists()
 
 
 def test_an_unfinished_run_has_no_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from letsam import describe, list_methods
 from letsam.cli import main
 
 SMALL = ("--methods", "erm", "auto-sam", "--seeds", "2", "--epochs", "2", "--batch-size", "100")
-LONGER = ("--methods", "sam", "auto-sam", "--seeds", "1", "--epochs", "10", "--noise", "0.4")
+LONGER = ("--methods", "sam", "auto-sam", "--seeds", "2", "--epochs", "6", "--noise", "0.4")
 
 
 def command(*arguments: str) -> list[str]:
@@ -69,9 +69,9 @@ def test_the_run_folder_is_complete(small: tuple[Path, subprocess.CompletedProce
     assert (config["epochs"], config["noise"], config["lr"], config["seeds"]) == (2, 0.0, 0.03, [0, 1])
     assert json.loads((folder / "environment.json").read_text())["torch"]
     assert (folder / "report.html").stat().st_size > 1_000_000
-    metrics = sorted(folder.glob("metrics/*.jsonl"))
-    assert len(metrics) == 4
-    assert all(len(path.read_text().splitlines()) == 3 for path in metrics)
+    records = [json.loads(path.read_text()) for path in folder.glob("records/*.json")]
+    assert len(records) == 4
+    assert all(len(record["rows"]) == 2 and record["training"]["data"] == "digits" for record in records)
     assert not (folder / "checkpoints").exists()
     assert not list(folder.glob("**/*.tmp"))
 
@@ -129,7 +129,7 @@ def test_the_short_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("letsam ")
 
 
-def start_and_wait_for_epochs(root: Path, workers: int) -> subprocess.Popen[str]:
+def start_and_wait_for_a_record(root: Path, workers: int) -> subprocess.Popen[str]:
     arguments = command(*LONGER, "--name", "cut", "--workers", str(workers))
     process = subprocess.Popen(
         arguments,
@@ -143,8 +143,7 @@ def start_and_wait_for_epochs(root: Path, workers: int) -> subprocess.Popen[str]
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        files = list((root / "runs" / "cut" / "metrics").glob("*.jsonl"))
-        if any(len(path.read_text().splitlines()) > 2 for path in files):
+        if list((root / "runs" / "cut" / "records").glob("*.json")):
             return process
         time.sleep(0.01)
     raise AssertionError("the run did not start")
@@ -156,7 +155,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    process = start_and_wait_for_epochs(tmp_path, workers=1)
+    process = start_and_wait_for_a_record(tmp_path, workers=1)
     workers = descendants(process.pid) if sys.platform == "linux" else []
     process.kill()
     process.communicate()
@@ -171,7 +170,7 @@ def test_killed_and_resumed_equals_uninterrupted(uninterrupted: dict[str, Any], 
 
 
 def test_ctrl_c_says_how_to_go_on(uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    process = start_and_wait_for_epochs(tmp_path, workers=2)
+    process = start_and_wait_for_a_record(tmp_path, workers=2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the job
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130

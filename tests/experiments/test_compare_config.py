@@ -1,11 +1,14 @@
 """Settings and method specs: what is typed, what is stored, what is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from letsam.experiments.compare import check_methods
 from letsam.experiments.config import Config, Job, Spec
+from letsam.experiments.train import training
+from letsam.experiments.training import Training
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_seeds_are_a_count_or_a_list() -> None:
         {"seeds": (-1, 2)},
         {"epochs": 0},
         {"epochs": -3},
-        {"noise": 1.01},
+        {"noise": 1.0},
         {"noise": -0.1},
         {"noise": float("nan")},
         {"base": "lion"},
@@ -63,8 +66,9 @@ def test_seeds_are_a_count_or_a_list() -> None:
         {"lr": 0.0},
         {"lr": float("inf")},
         {"weight_decay": -1.0},
-        {"held_out": 0.0},
-        {"held_out": 1.0},
+        {"data": "mnist"},
+        {"images": 9},
+        {"images": 1001},
     ],
 )
 def test_bad_values_are_one_line(wrong: dict[str, object]) -> None:
@@ -80,8 +84,23 @@ def test_wrong_methods_are_found_before_anything_runs(method: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_files_of_jobs_never_collide() -> None:
-    config = Config(methods=("sam", "sam:rho=0.1", "sam:rho=0.2", "lets-sam:betas=(0.9,0.99)")).resolved()
-    stems = {Job(config, method, seed).stem for method in config.methods for seed in config.seeds}
-    assert len(stems) == len(config.methods) * 3
-    assert all(set(stem) <= set("abcdefghijklmnopqrstuvwxyz0123456789.=-_") for stem in stems)
+def test_every_set_has_settings_of_its_own() -> None:
+    digits, images = Config().resolved(), Config(data="cifar10", images=5000).resolved()
+    assert (digits.model, digits.epochs, digits.batch_size, digits.lr) == ("small-cnn", 80, 50, 0.03)
+    assert (images.model, images.epochs, images.batch_size, images.lr) == ("resnet18", 60, 128, 0.1)
+    given = Config(data="cifar100", model="resnet32", epochs=3, batch_size=9, base="adamw", lr=0.5).resolved()
+    assert (given.model, given.epochs, given.batch_size, given.lr) == ("resnet32", 3, 9, 0.5)
+
+
+def test_a_job_is_a_run_of_the_common_loop() -> None:
+    config = Config(methods=("looksam:k=3,rho=0.2", "auto-asam"), noise=0.4, epochs=7).resolved()
+    common = Training(
+        data="digits", model="small-cnn", seed=2, epochs=7, batch=50, lr=0.03, noise=0.4, augment=False,
+        precision="float32",
+    )  # fmt: skip
+    plain, auto = (training(Job(config, method, 2)) for method in config.methods)
+    assert plain == replace(common, method="looksam", rho=0.2, options={"k": 3})
+    assert auto == replace(common, method="auto-asam", validation="held-out", back=0.25)
+    assert training(Job(Config(data="cifar10", methods=("sam",)).resolved(), "sam", 0)) == Training(
+        method="sam", epochs=60
+    )

@@ -7,10 +7,7 @@ from importlib import resources
 import pytest
 import torch
 
-import letsam
-from letsam.experiments.config import Config, Spec
 from letsam.experiments.data import digits
-from letsam.experiments.train import parts
 
 
 def rows(x: torch.Tensor) -> list[bytes]:
@@ -70,19 +67,3 @@ def test_noise_is_uniform_over_the_other_classes() -> None:
     counts = digits.add_noise(labels, 1.0, seed=0)[0].bincount(minlength=10)
     assert counts[0] == 0
     assert ((counts[1:] - 10_000).abs() < 500).all()
-
-
-def test_held_out_part_is_disjoint_and_noisy_too() -> None:
-    config = Config(noise=0.4).resolved()
-    task = digits.task(0, 0.4)
-    train, held_out = parts(task, config, Spec("auto-sam"), seed=0)
-    assert (len(train[0]), len(held_out[0])) == (900, 100)
-    assert sorted(rows(train[0]) + rows(held_out[0])) == sorted(rows(task.train_x))
-    inside = letsam.split(torch.utils.data.TensorDataset(task.train_x), 200, 0)[1].indices
-    assert 40 < len(set(inside) & set(task.noisy.tolist())) < 120
-
-
-def test_the_papers_method_validates_on_the_training_set() -> None:
-    task = digits.task(0)
-    train, validation = parts(task, Config().resolved(), Spec("lets-sam"), seed=0)
-    assert train[0] is validation[0] is task.train_x

@@ -177,7 +177,9 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
 
 
 def test_missing_data_is_told_before_anything_is_trained(place, capsys):
-    (place / "recipes" / "small" / "recipe.toml").write_text(RECIPE.replace('"digits"', '"cifar10"'))
+    (place / "recipes" / "small" / "recipe.toml").write_text(
+        RECIPE.replace('"digits"', '"cifar10"').replace("small-cnn", "resnet32")
+    )
     assert main(["reproduce", "small", "--data", str(place / "none")]) == 2
     assert "run letsam data cifar10 first" in capsys.readouterr().err
 

@@ -11,13 +11,13 @@ from letsam.experiments.summary import radius, summarize
 def result(**accuracies: list[float]) -> dict[str, Any]:
     seeds = tuple(range(len(next(iter(accuracies.values())))))
     config = Config(methods=tuple(accuracies), seeds=seeds, epochs=1)
-    common = {"passes": 2.0, "seconds": 1.5, "skipped": 0, "weights": "0"}
-    rows = {
-        (method, seed): [{**common, "test_accuracy": 0.1, "rho": 0.02}, {**common, "test_accuracy": value, "rho": rho}]
+    row = {"passes": 2.0, "seconds": 1.5, "skipped": 0}
+    records = {
+        (method, seed): {"rows": [row, row], "result": {"test_accuracy": value, "rho": rho}, "weights": "0"}
         for method, values in accuracies.items()
         for seed, (value, rho) in enumerate(zip(values, (0.5, 2.0, 1.0, 1.0), strict=False))
     }
-    return summarize(config, rows)
+    return summarize(config, records, dict.fromkeys(accuracies, 0.02))
 
 
 def test_a_clear_winner() -> None:

@@ -13,20 +13,25 @@ import letsam
 
 from .config import Config, Job, Spec
 from .display import Display, LiveDisplay
+from .loop import optimizer
 from .models.small_cnn import small_cnn
 from .pool import work
 from .record import write_json
-from .summary import Rows, summarize
-from .train import finished, optimizer
+from .reproduce import records
+from .summary import Records, summarize
+from .train import CHECKPOINTS, RECORDS, training
 
 
-def check_methods(config: Config) -> None:
-    """Build every method once, so that a wrong name or option is found before anything is written."""
+def check_methods(config: Config) -> dict[str, float | None]:
+    """Build every method once, so that a wrong name or option is found before anything is written; their radii."""
+    radii: dict[str, float | None] = {}
     for method in config.methods:
         try:
-            optimizer(Spec.parse(method), small_cnn(), config)
+            opt = optimizer(training(Job(config, method, config.seeds[0])), small_cnn(), total_steps=1)
         except (ValueError, TypeError) as error:
             raise ValueError(f"method {method}: {' '.join(str(error).split())}") from None
+        radii[method] = None if isinstance(opt.policy, letsam.Never) else float(opt.param_groups[0]["sam_rho"])
+    return radii
 
 
 def jobs_of(config: Config) -> list[Job]:
@@ -40,13 +45,13 @@ def cost(job: Job) -> float:
     return letsam.describe(Spec.parse(job.method).name).passes
 
 
-def compare(config: Config, folder: Path, workers: int, console: Console) -> dict[str, Any]:
+def compare(config: Config, folder: Path, workers: int, device: str, console: Console) -> dict[str, Any]:
     """Train what is not trained yet, then write result.json and report.html; returns the result."""
-    jobs = jobs_of(config)
-    waiting = [job for job in jobs if finished(job, folder) is None]
+    jobs, done = jobs_of(config), records(folder / RECORDS)
+    waiting = [job for job in jobs if training(job).identity not in done]
     kind = LiveDisplay if console.is_terminal else Display
     display = kind(console, {job: cost(job) for job in jobs}, set(jobs) - set(waiting))
-    with display, closing(work(waiting, folder, workers)) as messages:
+    with display, closing(work(waiting, folder, workers, device)) as messages:
         for event, job, content in messages:
             if event == "start":
                 display.start(job)
@@ -60,23 +65,23 @@ def compare(config: Config, folder: Path, workers: int, console: Console) -> dic
 
 
 def conclude(folder: Path, config: Config) -> dict[str, Any]:
-    """From the metrics of a finished comparison: result.json and report.html."""
+    """From the records of a finished comparison: result.json and report.html."""
     from ..report import write_report
 
-    rows = read_runs(folder, config)
-    result = summarize(config, rows)
+    found = read_runs(folder, config)
+    result = summarize(config, found, check_methods(config))
     write_json(folder / "result.json", result)
-    write_report(folder, config, result, rows)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    write_report(folder, config, result, found)
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return result
 
 
-def read_runs(folder: Path, config: Config) -> Rows:
-    """The metrics of all runs; ValueError if one is not done."""
-    rows: Rows = {}
+def read_runs(folder: Path, config: Config) -> Records:
+    """The records of all runs; ValueError if one is not there."""
+    done, found = records(folder / RECORDS), {}
     for job in jobs_of(config):
-        run = finished(job, folder)
-        if run is None:
+        identity = training(job).identity
+        if identity not in done:
             raise ValueError(f"{folder} is not finished ({job} is missing): go on with letsam compare --resume")
-        rows[job.method, job.seed] = run
-    return rows
+        found[job.method, job.seed] = done[identity]
+    return found

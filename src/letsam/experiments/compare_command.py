@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train several methods on handwritten digits, several seeds each, and say which won."""
+    """Train several methods on one set of images, several seeds each, and say which won."""
 
     config: tyro.conf.OmitArgPrefixes[Config] = field(default_factory=Config)
     name: str | None = None
@@ -30,6 +30,8 @@ class Compare:
     """Where run folders live."""
     workers: int = min(2, os.cpu_count() or 1)
     """Training processes at a time, one core each."""
+    device: str | None = None
+    """cuda, cuda:1, cpu; default: a GPU if there is one, for the digits the CPU."""
     resume: bool = False
     """Go on with an interrupted run; its settings come from its folder."""
     overwrite: bool = False
@@ -42,7 +44,7 @@ def compare(command: Compare) -> None:
     """Train, or go on, and show who won."""
     from . import folder as folders
 
-    name = command.name if command.name is not None else time.strftime("digits-%Y-%m-%d-%H%M%S")
+    name = command.name if command.name is not None else time.strftime(f"{command.config.data}-%Y-%m-%d-%H%M%S")
     folders.check_name(name)
     if command.workers < 1:
         raise ValueError(f"--workers is {command.workers}; give at least 1")
@@ -62,10 +64,12 @@ def _folder(command: Compare, name: str, console: Console) -> tuple[Path, Config
     """The run folder, new or found again, and its settings."""
     from . import folder as folders
     from .compare import check_methods
+    from .source import load
 
     if not command.resume:
         config = command.config.resolved()
         check_methods(config)
+        load(config.data, None, "cpu")  # if it is not there, say so before anything is written
         return folders.create(command.out, name, config, command.overwrite), config
     folder, config = folders.reopen(command.out, name)
     _refuse_other_settings(command.config, config)
@@ -81,13 +85,20 @@ def _train_and_show(command: Compare, folder: Path, config: Config, console: Con
     from . import compare as comparison
     from .display import result_table
 
-    result = comparison.compare(config, folder, command.workers, console)
+    result = comparison.compare(config, folder, command.workers, _device(command, config), console)
     if command.json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
     console.print(result_table(result))
     console.print(result["verdict"], markup=False, highlight=False)
     console.print(f"Report: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _device(command: Compare, config: Config) -> str:
+    """The digits are so small that a CPU is faster."""
+    from .selection import chosen_device
+
+    return chosen_device(command.device or ("cpu" if config.data == "digits" else None))
 
 
 def _refuse_other_settings(given: Config, stored: Config) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-FORMAT = 1
-TRAINING_IMAGES = 1000
-BASES = {"sgd": (0.03, 5e-4), "adamw": (2e-3, 0.05)}
-"""Default learning rate and weight decay of each base optimizer."""
+FORMAT = 2
+SETS = {"digits": 1000, "fashion-mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000}
+"""What can be compared on, with its training images."""
+USUAL: dict[str, dict[str, Any]] = {
+    "digits": {"model": "small-cnn", "epochs": 80, "batch_size": 50, "lr": {"sgd": 0.03, "adamw": 2e-3}},
+    "others": {"model": "resnet18", "epochs": 60, "batch_size": 128, "lr": {"sgd": 0.1, "adamw": 1e-3}},
+}
+"""Settings that nobody gave."""
+WEIGHT_DECAY = {"sgd": 5e-4, "adamw": 0.05}
 AXES = ("perturbation", "policy", "combiner", "radius", "process_group")
 
 
@@ -24,37 +28,46 @@ class Config:
     """Methods with their options, such as sam:rho=0.1 or looksam:k=3,alpha=0.5 (see letsam list)."""
     seeds: tuple[int, ...] = (3,)
     """One number is how many seeds (0, 1, …); several are the seeds themselves."""
-    epochs: int = 80
-    """Passes over the training set."""
+    data: Literal["digits", "fashion-mnist", "cifar10", "cifar100"] = "digits"
+    """The images; all but the digits, which come with letsam, are fetched with letsam data."""
+    model: str | None = None
+    """Default: a small CNN for the digits, ResNet-18 for the others."""
+    images: int | None = None
+    """Training images, a random part of them; default: all."""
+    epochs: int | None = None
+    """Passes over the training set; default 80 for the digits, 60 for the others."""
     noise: float = 0.0
-    """Share of the training labels replaced by a random other class."""
+    """Share of the training labels that are drawn anew from all classes."""
     base: Literal["sgd", "adamw"] = "sgd"
     """The optimizer inside: SGD with momentum 0.9, or AdamW."""
-    batch_size: int = 50
-    """Images a batch, for training and validation."""
+    batch_size: int | None = None
+    """Images a batch, for training and validation; default 50 for the digits, 128 for the others."""
     lr: float | None = None
-    """Learning rate at the start of a cosine to 0; default 0.03 for sgd, 0.002 for adamw."""
+    """Learning rate at the start of a cosine to 0; default 0.03 for sgd on the digits and 0.1 on the others, 0.002 and
+    0.001 for adamw."""
     weight_decay: float | None = None
     """Weight decay; default 0.0005 for sgd, 0.05 for adamw."""
-    held_out: float = 0.1
-    """Share of the training set that auto-* methods keep for validation, until the last quarter of the epochs; lets-*
-    validate on the training set."""
 
     def resolved(self) -> Config:
         """Checked, with every default filled in and the seeds written out."""
-        lr, weight_decay = BASES.get(self.base, (0.0, 0.0))
+        usual = {**USUAL.get(self.data, USUAL["others"]), "weight_decay": WEIGHT_DECAY}
+        filled = {
+            name: (value.get(self.base, 0.0) if isinstance(value, dict) else value)
+            for name, value in usual.items()
+            if getattr(self, name) is None
+        }
         full = replace(
             self,
             methods=tuple(str(Spec.parse(method)) for method in self.methods),
             seeds=tuple(range(self.seeds[0])) if len(self.seeds) == 1 else self.seeds,
-            lr=lr if self.lr is None else self.lr,
-            weight_decay=weight_decay if self.weight_decay is None else self.weight_decay,
+            **filled,
         )
         full._check()
         return full
 
     def _check(self) -> None:
-        held_out = round(self.held_out * TRAINING_IMAGES)
+        assert self.epochs is not None
+        assert self.batch_size is not None
         assert self.lr is not None
         assert self.weight_decay is not None
         _require(self.methods, "no methods: give --methods at least one (see letsam list)")
@@ -63,28 +76,30 @@ class Config:
         for what, values in (("method", self.methods), ("seed", self.seeds)):
             twice = [value for value in values if values.count(value) > 1]
             _require(not twice, f"{what} {twice[0] if twice else ''} is given twice; give it once")
+        _require(self.data in SETS, f"--data is {self.data}; choose from {', '.join(SETS)}")
+        images, size = self.images or SETS[self.data], SETS[self.data]
+        _require(10 <= images <= size, f"--images is {images}; give 10 to {size}, which is all that {self.data} has")
         _require(self.epochs >= 1, f"--epochs is {self.epochs}; give at least 1")
-        _require(0 <= self.noise <= 1, f"--noise is {self.noise}; give a share between 0 and 1")
-        _require(self.base in BASES, f"--base is {self.base}; choose from {', '.join(BASES)}")
+        _require(0 <= self.noise < 1, f"--noise is {self.noise}; give a share between 0 and 1")
+        _require(self.base in WEIGHT_DECAY, f"--base is {self.base}; choose from {', '.join(WEIGHT_DECAY)}")
         _require(self.lr > 0 and math.isfinite(self.lr), f"--lr is {self.lr}; give a positive number")
         _require(
             self.weight_decay >= 0 and math.isfinite(self.weight_decay),
             f"--weight-decay is {self.weight_decay}; give a number of at least 0",
         )
-        _require(0 < held_out < TRAINING_IMAGES, f"--held-out is {self.held_out}; give a share between 0 and 1")
-        most = TRAINING_IMAGES - held_out
+        most = images - images // 10  # auto-* hold up to a tenth out
         _require(2 <= self.batch_size <= most, f"--batch-size is {self.batch_size}; give 2 to {most}")
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json."""
-        return {"format": FORMAT, "task": "digits", **asdict(self)}
+        return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: Any) -> Config:
         """The reverse of `to_json`; refuses what this version does not know."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"not the configuration of a comparison in format {FORMAT}")
-        values = {key: value for key, value in data.items() if key not in ("format", "task")}
+        values = {key: value for key, value in data.items() if key != "format"}
         if set(values) != {f.name for f in fields(cls)}:
             raise ValueError("the configuration has missing or unknown keys")
         values["methods"] = tuple(str(Spec.parse(method)) for method in values["methods"])
@@ -134,16 +149,10 @@ class Job:
         return f"{self.method} seed {self.seed}"
 
     @property
-    def stem(self) -> str:
-        """A file name without suffix that no other job of the comparison has."""
-        number = self.config.methods.index(self.method)
-        return f"{number:02d}-{re.sub(r'[^A-Za-z0-9.=-]+', '_', self.method)[:60]}-seed{self.seed}"
-
-    @property
-    def identity(self) -> str:
-        """Everything that decides the numbers of this run."""
-        settings = {k: v for k, v in self.config.to_json().items() if k not in ("methods", "seeds")}
-        return json.dumps([settings, self.method, self.seed], sort_keys=True)
+    def epochs(self) -> int:
+        """Of the resolved configuration."""
+        assert self.config.epochs is not None
+        return self.config.epochs
 
 
 def _literal(text: str) -> Any:

@@ -40,7 +40,7 @@ class Display:
         """An epoch is over."""
         self.running[job] = row
         if time.monotonic() - self._spoken > 10:
-            self._say(f"{job}: epoch {row['epoch']}/{job.config.epochs}, {_state(row)}{self._left()}")
+            self._say(f"{job}: epoch {row['epoch']}/{job.epochs}, {_state(row)}{self._left()}")
 
     def end(self, job: Job) -> None:
         """A run is over."""
@@ -61,7 +61,7 @@ class Display:
         """The share of all passes that is done."""
         part = sum(self.costs[job] for job in list(self.done))  # copies: the live view reads from another thread
         for job, row in list(self.running.items()):
-            part += self.costs[job] * (row["epoch"] if row else 0) / job.config.epochs
+            part += self.costs[job] * (row["epoch"] if row else 0) / job.epochs
         return part / sum(self.costs.values())
 
     def _left(self) -> str:
@@ -103,15 +103,16 @@ class LiveDisplay(Display):
         table = Table.grid(padding=(0, 2))
         for job, row in list(self.running.items()):
             done = row["epoch"] if row else 0
-            cells = [job.method, f"seed {job.seed}", f"epoch {done}/{job.config.epochs}", _state(row) if row else "…"]
+            cells = [job.method, f"seed {job.seed}", f"epoch {done}/{job.epochs}", _state(row) if row else "…"]
             table.add_row(*(Text(cell) for cell in cells))
         return Group(self.bar, table)
 
 
 def result_table(result: dict[str, Any]) -> Table:
     """Method, accuracy, radius, passes, seconds; the first in bold."""
-    title = f"{result['epochs']} epochs, {len(result['seeds'])} seeds, {100 * result['noise']:g} % label noise"
-    table = Table(title=f"Digits: {title}", title_justify="left")
+    what = f"{result['model']} on {result['data']}"
+    how = f"{result['epochs']} epochs, {len(result['seeds'])} seeds, {100 * result['noise']:g} % label noise"
+    table = Table(title=f"{what}: {how}", title_justify="left")
     table.add_column("method")
     for heading in ("test accuracy %", "radius", "passes/step", "seconds"):
         table.add_column(heading, justify="right")

@@ -47,7 +47,7 @@ def create(out: Path, name: str, config: Config, overwrite: bool) -> Path:
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=out))
         try:
             fresh.chmod(0o755)
-            for part in ("metrics", "checkpoints"):
+            for part in ("records", "checkpoints"):
                 (fresh / part).mkdir()
             write_json(fresh / "config.json", {**config.to_json(), "name": name})
             write_json(fresh / "environment.json", environment())
@@ -65,7 +65,7 @@ def reopen(out: Path, name: str) -> tuple[Path, Config]:
     with _one_line(folder):
         for leftover in folder.glob("**/.*.tmp"):
             leftover.unlink(missing_ok=True)
-        for part in ("metrics", "checkpoints"):
+        for part in ("records", "checkpoints"):
             (folder / part).mkdir(exist_ok=True)
         probe = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # tells now, not after the first epoch
         probe.close()

@@ -19,10 +19,10 @@ Message = tuple[str, Job, Any]
 """("start" | "epoch" | "note" | "done", job, row or text)."""
 
 
-def work(jobs: list[Job], folder: Path, workers: int) -> Generator[Message]:
+def work(jobs: list[Job], folder: Path, workers: int, device: str) -> Generator[Message]:
     """Train all jobs, at most `workers` at a time; yields what happens. Leaving the loop stops the workers."""
     waiting = deque(jobs)
-    crew = [_start(folder) for _ in range(min(workers, len(jobs)))]
+    crew = [_start(folder, device) for _ in range(min(workers, len(jobs)))]
     busy: dict[Connection, tuple[BaseProcess, Job]] = {}
     try:
         for process, pipe in crew:
@@ -56,10 +56,10 @@ def _receive(process: BaseProcess, pipe: Connection, job: Job) -> tuple[str, Any
     return kind, content
 
 
-def _start(folder: Path) -> tuple[BaseProcess, Connection]:
+def _start(folder: Path, device: str) -> tuple[BaseProcess, Connection]:
     context = multiprocessing.get_context("spawn")  # fork and torch's threads do not go together
     ours, theirs = context.Pipe()
-    process = context.Process(target=_worker, args=(theirs, folder), daemon=True)
+    process = context.Process(target=_worker, args=(theirs, folder, device), daemon=True)
     with _deaf_to_ctrl_c():
         process.start()
     theirs.close()  # so that we notice when the worker ends, and it when we end
@@ -91,16 +91,19 @@ def _stop(processes: list[BaseProcess]) -> None:
             process.join()
 
 
-def _worker(pipe: Connection, folder: Path) -> None:
+def _worker(pipe: Connection, folder: Path, device: str) -> None:
     import torch
 
+    from .selection import loader
     from .train import train
 
     torch.set_num_threads(1)
+    sets = loader(None, device)
+    tell, say = (lambda row: pipe.send(("epoch", row))), (lambda text: pipe.send(("note", text)))
     try:
         while (job := pipe.recv()) is not None:
             try:
-                train(job, folder, lambda row: pipe.send(("epoch", row)), lambda text: pipe.send(("note", text)))
+                train(job, folder, sets(job.config.data), device, tell, say)
             except (ValueError, TypeError, RuntimeError, OSError) as error:
                 pipe.send(("failed", " ".join(str(error).split())))
                 return

@@ -1,4 +1,4 @@
-"""Files of a run folder: atomic writes, metrics, the environment."""
+"""Files of a run: atomic writes, and the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,25 +34,12 @@ def write_json(path: Path, data: Any) -> None:
     write(path, json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """One JSON object a line."""
-    write(path, "".join(json.dumps(finite(row), allow_nan=False) + "\n" for row in rows))
-
-
 def read_json(path: Path) -> Any:
     """The content of a JSON file, or ValueError with one line."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({type(error).__name__})") from None
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a metrics file; none if it is missing or damaged."""
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
-        return []
 
 
 def finite(data: Any) -> Any:

@@ -64,13 +64,18 @@ class Selection:
 
     def chosen_device(self) -> str:
         """The device that was asked for, else a GPU, else the CPU."""
-        import torch
+        return chosen_device(self.device)
 
-        if self.device is not None:
-            if self.device.startswith("cuda") and not torch.cuda.is_available():
-                raise ValueError(f"--device is {self.device}, and there is no CUDA device; use --device cpu")
-            return self.device
-        return "cuda" if torch.cuda.is_available() else "cpu"
+
+def chosen_device(asked: str | None) -> str:
+    """The device that was asked for, else a GPU, else the CPU."""
+    import torch
+
+    if asked is not None:
+        if asked.startswith("cuda") and not torch.cuda.is_available():
+            raise ValueError(f"--device is {asked}, and there is no CUDA device; use --device cpu")
+        return asked
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def loader(folder: Path | None, device: str) -> Callable[[str], tuple[AnySet, AnySet]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from .config import Config
-from .record import Row
+from .reproduce import Record
 
 T95 = (
     12.71,
@@ -31,17 +32,22 @@ T95 = (
 )
 """Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; 2.1 is near enough beyond."""
 
-Rows = dict[tuple[str, int], list[Row]]
+Records = dict[tuple[str, int], Record]
+"""Of a method and a seed."""
 
 
-def summarize(config: Config, rows: Rows) -> dict[str, Any]:
-    """The result of a comparison, for result.json; accuracies are shares, from the last epoch."""
-    methods = [_method(method, [rows[method, seed] for seed in config.seeds]) for method in config.methods]
+def summarize(config: Config, records: Records, radii: dict[str, float | None]) -> dict[str, Any]:
+    """The result of a comparison, for result.json; accuracies are shares, from the last epoch.
+
+    `radii` are those that the methods start with.
+    """
+    methods = [_method(name, [records[name, seed] for seed in config.seeds], radii[name]) for name in config.methods]
     ranking = sorted(methods, key=lambda m: -m["test_accuracy"]["mean"])
     contests = [{"method": other["method"], **contest(ranking[0], other)} for other in ranking[1:]]
     ties = [c["method"] for c in contests if not c["clear"]]
     return {
-        "task": "digits",
+        "data": config.data,
+        "model": config.model,
         "noise": config.noise,
         "epochs": config.epochs,
         "seeds": list(config.seeds),
@@ -81,9 +87,8 @@ def radius(method: dict[str, Any]) -> str:
     return start if start == end else f"{start} → {end}"
 
 
-def _method(method: str, runs: list[list[Row]]) -> dict[str, Any]:
-    values = [rows[-1]["test_accuracy"] for rows in runs]
-    steps = [row for rows in runs for row in rows[1:]]
+def _method(method: str, runs: list[Record], radius: float | None) -> dict[str, Any]:
+    values = [run["result"]["test_accuracy"] for run in runs]
     return {
         "method": method,
         "test_accuracy": {
@@ -92,17 +97,17 @@ def _method(method: str, runs: list[list[Row]]) -> dict[str, Any]:
             "values": values,
         },
         "radius": {
-            "start": average([r[0]["rho"] for r in runs]),
-            "end": average([r[-1]["rho"] for r in runs]),
+            "start": radius,
+            "end": average([run["result"]["rho"] for run in runs]),
         },
-        "passes_per_step": fmean(row["passes"] for row in steps),
-        "seconds": fmean(sum(row["seconds"] for row in rows) for rows in runs),
-        "skipped_steps": sum(row["skipped"] for row in steps),
-        "weights": [rows[-1]["weights"] for rows in runs],
+        "passes_per_step": fmean(row["passes"] for run in runs for row in run["rows"]),
+        "seconds": fmean(sum(row["seconds"] for row in run["rows"]) for run in runs),
+        "skipped_steps": sum(run["rows"][-1]["skipped"] for run in runs),
+        "weights": [run["weights"] for run in runs],
     }
 
 
-def average(radii: list[float | None]) -> float | None:
+def average(radii: Sequence[float | None]) -> float | None:
     """The geometric mean over seeds, the natural one for a radius learned as ρ = exp(ν)."""
     positive = [r for r in radii if r]
     if len(set(radii)) == 1:

@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from ..experiments.config import Config
-from ..experiments.summary import Rows, average
+from ..experiments.record import Row
+from ..experiments.summary import Records, average
 
 GREY = "#8b93a1"
 PALETTE = (
@@ -25,9 +26,14 @@ PALETTE = (
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 CURVES = (
-    ("test_accuracy", "Test accuracy", "%", "Share of the 797 test digits read correctly."),
-    ("train_loss", "Training loss", "log", "On the labels trained with, noise included; logarithmic."),
-    ("gap", "Generalization gap", "", "Test loss − training loss at the same weights; the test labels have no noise."),
+    ("test_accuracy", "Test accuracy", "%", "Share of the test images classified right."),
+    (
+        "train_loss",
+        "Training loss",
+        "log",
+        "Mean of the epoch, on the labels trained with, noise included.",
+    ),
+    ("gap", "Generalization gap", "", "Test loss − mean training loss of the epoch; the test labels have no noise."),
     ("rho", "Radius ρ", "log", "How far the perturbation reaches; logarithmic."),
 )
 
@@ -41,12 +47,12 @@ def colors(methods: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     return {"erm": (GREY, "solid"), **styles}
 
 
-def plots(config: Config, rows: Rows) -> list[dict[str, Any]]:
+def plots(config: Config, records: Records) -> list[dict[str, Any]]:
     """One plot a curve: id, title, caption, traces and the y axis."""
     found = []
     for key, title, unit, caption in CURVES:
         scale = 100 if unit == "%" else 1
-        traces = [trace for method in config.methods for trace in _traces(config, rows, method, key, scale)]
+        traces = [trace for method in config.methods for trace in _traces(config, records, method, key, scale)]
         if traces:
             axis: dict[str, Any] = {
                 "type": "log" if unit == "log" else "linear",
@@ -55,20 +61,20 @@ def plots(config: Config, rows: Rows) -> list[dict[str, Any]]:
             if unit == "log":
                 axis |= _log_ticks([y for trace in traces for y in trace["y"]])
             if key == "test_accuracy":
-                axis["range"] = _accuracy_range(config, rows)
+                axis["range"] = _accuracy_range(config, records)
             found.append({"id": key, "title": title, "caption": caption, "traces": traces, "yaxis": axis})
     return found
 
 
-def _traces(config: Config, rows: Rows, method: str, key: str, scale: float) -> list[dict[str, Any]]:
+def _traces(config: Config, records: Records, method: str, key: str, scale: float) -> list[dict[str, Any]]:
     color, dash = colors(config.methods)[method]
     points = []
-    for epoch in range(config.epochs + 1):
-        values = [rows[method, seed][epoch][key] for seed in config.seeds]
-        if None in values or (key in ("rho", "train_loss") and min(values) <= 0):
+    for rows in zip(*(records[method, seed]["rows"] for seed in config.seeds), strict=True):
+        values = [value for row in rows if (value := _value(row, key)) is not None]
+        if len(values) < len(rows) or (key in ("rho", "train_loss") and min(values) <= 0):
             continue
         middle = average(values) if key == "rho" else fmean(values)
-        points.append((epoch, scale * min(values), scale * float(middle or 0), scale * max(values)))
+        points.append((rows[0]["epoch"], scale * min(values), scale * float(middle or 0), scale * max(values)))
     if not points:
         return []
     x, low, mean, high = (list(column) for column in zip(*points, strict=True))
@@ -87,14 +93,19 @@ def _traces(config: Config, rows: Rows, method: str, key: str, scale: float) -> 
     return [band, line] if len(config.seeds) > 1 else [line]
 
 
-def _accuracy_range(config: Config, rows: Rows) -> list[float]:
+def _value(row: Row, key: str) -> float | None:
+    """None where an epoch was not tested, or a loss was not finite."""
+    if key != "gap":
+        value: float | None = row[key]
+        return value
+    losses = row["test_loss"], row["train_loss"]
+    return None if None in losses else losses[0] - losses[1]
+
+
+def _accuracy_range(config: Config, records: Records) -> list[float]:
     """From the lowest accuracy after the first fifth of training: the start would squeeze the rest together."""
-    late = [
-        rows[method, seed][epoch]["test_accuracy"]
-        for method in config.methods
-        for seed in config.seeds
-        for epoch in range(math.ceil(config.epochs / 5), config.epochs + 1)
-    ]
+    rows = [row for record in records.values() for row in record["rows"] if row["test_accuracy"] is not None]
+    late = [row["test_accuracy"] for row in rows if 5 * row["epoch"] >= rows[-1]["epoch"]]
     low, high = 100 * min(late), 100 * max(late)
     margin = max(0.5, 0.06 * (high - low))
     return [max(0.0, low - margin), min(100.5, high + margin)]

@@ -5,26 +5,35 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import asdict
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..experiments.config import Config
+from ..experiments.config import SETS, Config
 from ..experiments.record import finite, read_json, write
-from ..experiments.summary import Rows, percent, radius
+from ..experiments.summary import Records, percent, radius
 from .curves import colors, plots
 
+NAMES = {
+    "digits": "handwritten digits",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+}
 LABELS = {
     "methods": "Methods",
     "seeds": "Seeds",
+    "data": "Images",
+    "model": "Network",
+    "images": "Training images",
     "epochs": "Epochs",
     "noise": "Label noise",
     "base": "Base optimizer",
     "batch_size": "Batch size",
     "lr": "Learning rate (cosine to 0)",
     "weight_decay": "Weight decay",
-    "held_out": "Held out by auto-*",
     "python": "Python",
     "letsam": "letsam",
     "torch": "PyTorch",
@@ -38,17 +47,17 @@ LABELS = {
 }
 
 
-def write_report(folder: Path, config: Config, result: dict[str, Any], rows: Rows) -> None:
+def write_report(folder: Path, config: Config, result: dict[str, Any], records: Records) -> None:
     """Write report.html into a run folder."""
     environment = read_json(folder / "environment.json")
-    write(folder / "report.html", render(folder.resolve().name, config, environment, result, rows))
+    write(folder / "report.html", render(folder.resolve().name, config, environment, result, records))
 
 
-def render(name: str, config: Config, environment: dict[str, Any], result: dict[str, Any], rows: Rows) -> str:
+def render(name: str, config: Config, environment: dict[str, Any], result: dict[str, Any], records: Records) -> str:
     """The whole page as HTML."""
     from plotly.offline import get_plotlyjs
 
-    curves = finite(plots(config, rows))
+    curves = finite(plots(config, records))
     figures = "".join(
         f"<figure><figcaption><b>{escape(plot['title'])}</b><span>{escape(plot['caption'])}</span></figcaption>"
         f'<div class="plot" id="{plot["id"]}" role="img" aria-label="{escape(plot["title"])} by epoch"></div></figure>'
@@ -58,14 +67,14 @@ def render(name: str, config: Config, environment: dict[str, Any], result: dict[
     parts = {
         "title": escape(f"{name} · letsam"),
         "name": escape(name),
-        "question": f"Which method generalizes best on handwritten digits {noise}?",
+        "question": f"Which method generalizes best on {NAMES[config.data]} {noise}?",
         "answer": escape(result["verdict"]),
         "facts": _facts(config),
         "table": _table(config, result),
         "chips": _chips(config),
         "figures": figures,
         "command": escape(command(config)),
-        "config": _definitions(config.to_json(), skip=("format", "task")),
+        "config": _definitions(config.to_json(), skip=("format",)),
         "environment": _definitions(environment),
         "data": json.dumps(curves, allow_nan=False).replace("<", "\\u003c"),
         "plotly": get_plotlyjs(),
@@ -79,10 +88,10 @@ def render(name: str, config: Config, environment: dict[str, Any], result: dict[
 def command(config: Config) -> str:
     """The command line that makes the same numbers."""
     seeds = [len(config.seeds)] if config.seeds == tuple(range(len(config.seeds))) else config.seeds
-    settings: dict[str, Any] = {key: getattr(config, key) for key in ("epochs", "noise", "base", "batch_size")}
-    settings |= {key: getattr(config, key) for key in ("lr", "weight_decay", "held_out")}
+    settings = {key: value for key, value in asdict(config).items() if key not in ("methods", "seeds")}
     words = ["letsam", "compare", "--methods", *config.methods, "--seeds", *map(str, seeds)]
-    return shlex.join(words + [w for k, v in settings.items() for w in (f"--{k.replace('_', '-')}", str(v))])
+    given = [(f"--{key.replace('_', '-')}", str(value)) for key, value in settings.items() if value is not None]
+    return shlex.join(words + [word for option in given for word in option])
 
 
 def _facts(config: Config) -> str:
@@ -91,7 +100,7 @@ def _facts(config: Config) -> str:
     facts = [
         (f"{runs}", f"runs: {len(config.methods)} methods × {len(config.seeds)} seeds"),
         (f"{config.epochs}", f"epochs, batches of {config.batch_size}"),
-        (f"{100 * config.noise:g} %", "of the 1,000 training labels replaced"),
+        (f"{100 * config.noise:g} %", f"of the {config.images or SETS[config.data]:,} training labels drawn anew"),
         (base, f"learning rate {config.lr:g}, weight decay {config.weight_decay:g}"),
     ]
     return "".join(f"<li><b>{escape(big)}</b><span>{escape(small)}</span></li>" for big, small in facts)

@@ -50,7 +50,9 @@ def load(name: str, folder: Path | None = None, device: torch.device | str = "cp
     except Damaged as damage:
         raise ValueError(f"{damage}: run letsam data {name} to get it anew") from None
     if facts is None:
-        raise ValueError(f"there is no {name} in {place}: run letsam data {name} first, or say where with --folder")
+        raise ValueError(
+            f"there is no {name} in {place}: run letsam data {name} first, or set LETSAM_DATA to where it is"
+        )
     images, labels = read_split(place, name, split, device)
     return Images(images, labels, facts["classes"], tuple(facts["mean"]), tuple(facts["std"]))
 

@@ -104,7 +104,9 @@ def load(name: str, folder: Path | None, device: torch.device | str = "cpu") -> 
     except store.Damaged as damage:
         raise ValueError(f"{damage}: {again} to get it anew") from None
     if facts is None:
-        raise ValueError(f"there is no {CORPORA[name].title} in {place}: {again} first, or say where with --folder")
+        raise ValueError(
+            f"there is no {CORPORA[name].title} in {place}: {again} first, or set LETSAM_DATA to where it is"
+        )
     with safe_open(place / name / FILE, framework="pt", device="cpu") as file:
         named = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     return from_tensors(named, facts["vocabulary"], device)
