@@ -57,6 +57,17 @@ def test_every_method_trains(method, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("method", "axis"), [("rst", "policy"), ("esam", "perturbation"), ("auto-rsam", "perturbation")]
+)
+def test_what_a_method_draws_depends_on_the_seed(method, axis):
+    def drawing(**changes):
+        return getattr(make(replace(TINY, method=method, **changes)).opt, axis).seed
+
+    assert [drawing(seed=seed) for seed in (0, 1, 2)] == [0, 1, 2]
+    assert drawing(seed=1, options={"seed": 7}) == 7
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"base": "adamw", "lr": 1e-3},

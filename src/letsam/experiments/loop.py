@@ -165,7 +165,7 @@ class Run:
 
 
 def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
-    """The method around its base; a method that plans over the run is told how many steps it has."""
+    """The method around its base; one that plans over the run is told its length, one that draws the seed."""
     lr, weight_decay, params = training.lr, training.weight_decay, model.parameters()
     base: torch.optim.Optimizer
     if training.base == "sgd":
@@ -176,8 +176,9 @@ def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.
     if training.clip:
         base.register_step_pre_hook(partial(_clip, training.clip))
     options = dict(training.options)
-    if letsam.describe(training.method).takes("total_steps"):
-        options.setdefault("total_steps", total_steps)
+    for name, value in (("total_steps", total_steps), ("seed", training.seed)):
+        if letsam.describe(training.method).takes(name):
+            options.setdefault(name, value)
     if "radius" in options:
         options["radius"] = control(options["radius"], total_steps, training.seed)
     return letsam.create(training.method, base, model=model, rho=training.rho, **options)
