@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import letsam
-from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
+from letsam.experiments.checkpoint import save_checkpoint
 from letsam.experiments.data.images import load
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
@@ -181,23 +181,53 @@ def test_only_what_was_taken_can_be_given_back():
             replace(TINY, **wrong)
 
 
-@pytest.mark.parametrize("damage", ["other settings", "cut", "another model"])
-def test_a_checkpoint_that_does_not_fit_is_told_and_the_run_starts_anew(damage, tmp_path):
+@pytest.mark.parametrize("damage", ["other settings", "cut", "another model", "a list", "no rows"])
+def test_a_checkpoint_that_does_not_fit_is_kept_and_the_run_starts_anew(damage, tmp_path):
     path, said = tmp_path / f"{TINY.identity}.safetensors", []
-    other = make(replace(TINY, seed=1))
-    save_checkpoint(path, other.state_dict())
+    state = make(replace(TINY, seed=1)).state_dict()
+    if damage != "other settings":
+        state |= {"identity": TINY.identity}
+    if damage == "another model":
+        state["model"] = {name: value for name, value in state["model"].items() if "bias" not in name}
+    elif damage == "no rows":
+        del state["rows"]
+    save_checkpoint(path, [state] if damage == "a list" else state)
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-10])
-    elif damage == "another model":
-        state = load_checkpoint(path) | {"identity": TINY.identity}
-        state["model"] = {name: value for name, value in state["model"].items() if "bias" not in name}
-        save_checkpoint(path, state)
+    before = path.read_bytes()
     run = train_run(make, tmp_path, silent, said.append)
     assert len(said) == 1
     assert "starts anew" in said[0]
     assert "\n" not in said[0]
+    bad = tmp_path / f"{path.name}.bad"
+    assert str(bad) in said[0]
+    assert bad.read_bytes() == before
     (tmp_path / "whole").mkdir()
     assert digest(run.model) == digest(finished(TINY, tmp_path / "whole").model)
+
+
+@pytest.mark.parametrize("trouble", ["no memory", "an unknown optimizer", "a folder"])
+def test_trouble_that_is_not_the_checkpoints_leaves_it_alone(trouble, tmp_path, monkeypatch):
+    path, run = tmp_path / f"{TINY.identity}.safetensors", make()
+    run.epoch()
+    state = run.state_dict()
+    if trouble == "an unknown optimizer":
+        state["optimizer"] = {"param_groups": []}
+    save_checkpoint(path, state)
+    if trouble == "a folder":
+        path.rename(tmp_path / "kept")
+        path.mkdir()
+    elif trouble == "no memory":
+        monkeypatch.setattr(torch.nn.Module, "load_state_dict", no_memory)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(RuntimeError, match=r"cannot be loaded .* mend that, or move it to start anew") as error:
+        finished(TINY, tmp_path)
+    assert "\n" not in str(error.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def no_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
 
 
 CHILD = """

@@ -22,6 +22,10 @@ from .record import write
 KEY = "letsam"
 
 
+class Unusable(ValueError):
+    """A file that is damaged, or a checkpoint of something else: nobody can go on from it."""
+
+
 def save_checkpoint(path: Path, state: Any) -> None:
     """Write all or nothing."""
     tensors: dict[str, Tensor] = {}
@@ -30,16 +34,17 @@ def save_checkpoint(path: Path, state: Any) -> None:
 
 
 def load_checkpoint(path: Path) -> Any:
-    """What was saved; ValueError with one line if the file is damaged or something else."""
+    """What was saved; Unusable with one line if the file is damaged or something else, OSError if it cannot be read."""
     try:
+        path.open("rb").close()  # says in words what is wrong with the disk, which safe_open does not
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         if metadata["sha256"] != _hash(metadata[KEY], tensors):
             raise ValueError
         return _put_together(json.loads(metadata[KEY]), tensors)
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise Unusable(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
 
 
 def _hash(skeleton: str, tensors: dict[str, Tensor]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import letsam
 
 from .average import Average
-from .checkpoint import load_checkpoint, save_checkpoint
+from .checkpoint import Unusable, load_checkpoint, save_checkpoint
 from .control import control
 from .recipe import Training
 from .record import Row
@@ -81,17 +81,27 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; ValueError if it belongs to another run."""
-        if state["identity"] != self.training.identity:
-            raise ValueError("the checkpoint belongs to other settings; start the run in another folder")
+        """Go on from there; Unusable, and nothing has changed, if it belongs to another run."""
+        self._check(state)
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load(state["average"])
         self.opt.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-        if state["device_rng"] is not None:
+        if self._on_gpu and state["device_rng"] is not None:
             torch.cuda.set_rng_state(state["device_rng"], self.device)
         self.rows = list(state["rows"])
+
+    def _check(self, state: Any) -> None:
+        """What a resumed run needs is there, and of the same settings and model."""
+        lacking = sorted(self.state_dict().keys() - state.keys()) if isinstance(state, dict) else ["dict"]
+        if lacking:
+            raise Unusable(f"the checkpoint has no {lacking[0]}")
+        if state["identity"] != self.training.identity:
+            raise Unusable("the checkpoint belongs to other settings")
+        ours, theirs = ({k: v.shape for k, v in model.items()} for model in (self.model.state_dict(), state["model"]))
+        if ours != theirs:
+            raise Unusable("the checkpoint belongs to another model")
 
     def _step(self, epoch: int, i: int) -> Tensor:
         t = epoch * self.steps + i
@@ -196,17 +206,25 @@ def train_run(
     run = make()
     checkpoint = folder / f"{run.training.identity}.safetensors"
     if checkpoint.exists():
-        try:
-            run.load_state_dict(load_checkpoint(checkpoint))
-            say(f"{run.training}: goes on after epoch {len(run.rows)}")
-        except (ValueError, RuntimeError, KeyError) as error:  # whatever is wrong with the file, the run can start anew
-            say(f"{run.training}: starts anew: {' '.join(str(error).split())[:200]}")
-            run = make()
+        _resume(run, checkpoint, say)
     try:
         _to_the_end(run, checkpoint, tell, every)
     finally:
         run.close()
     return run
+
+
+def _resume(run: Run, checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Go on from a checkpoint. One that nobody can use is kept beside it; of any other trouble it is not to blame."""
+    try:
+        run.load_state_dict(load_checkpoint(checkpoint))
+        say(f"{run.training}: goes on after epoch {len(run.rows)}")
+    except Unusable as error:
+        bad = checkpoint.replace(checkpoint.with_name(f"{checkpoint.name}.bad"))
+        say(f"{run.training}: starts anew: {error}; it is kept as {bad}")
+    except (RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RuntimeError(f"{checkpoint} cannot be loaded ({reason}): mend that, or move it to start anew") from None
 
 
 def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
