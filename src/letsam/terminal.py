@@ -37,5 +37,10 @@ def console_on(stream: Any) -> Console:
     return Console(file=stream) if stream.isatty() else Console(file=stream, width=100, color_system=None)
 
 
+def print_line(console: Console, text: str) -> None:
+    """A line as it is, however long."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _on_sigterm(*_: Any) -> None:
     raise Stopped(143)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from letsam.experiments.checkpoint import load_checkpoint
 from letsam.experiments.data.augment import normalise
 from letsam.experiments.data.images import load
 from letsam.experiments.measures import SEED, Batches
-from letsam.experiments.recipe import Training
+from letsam.experiments.recipe import Training, load_recipe
 from letsam.experiments.source import parts
 
 SMALL = ["--points", "5", "--images", "100"]
@@ -188,3 +189,22 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
     assert line in error
     assert error.count("\n") == 1
     assert not (place / "results" / "measures").exists()
+
+
+def test_missing_data_is_told_before_anything_is_measured(place, capsys):
+    recipe = place / "recipes" / "small" / "recipe.toml"
+    columns = 'plain = { }\nother = { data = "cifar10", model = "resnet32" }'
+    recipe.write_text(recipe.read_text().replace("plain = { }", columns))
+    table = load_recipe(place / "recipes", "small")
+    for row in ("erm", "sam"):  # two records of a set that is not here
+        run = table.cell(row, "other", 0)
+        record = {"kind": "letsam run", "format": 1, "identity": run.identity, "training": asdict(run)}
+        (place / "results" / "reproduction" / f"{row}.json").write_text(json.dumps(record))
+    command = ["measure", "small", "--rows", "erm", "sam", "--data", str(place / "none"), *SMALL]
+    assert main([*command, "--columns", "other"]) == 2
+    assert "run letsam data cifar10 first" in capsys.readouterr().err
+    assert main(command) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("skipped, 2 runs (erm in other, sam in other): ")
+    assert "skipped for lack of cifar10" in said.err
+    assert set(found(place)) == {"erm", "sam"}

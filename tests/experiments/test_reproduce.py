@@ -181,7 +181,26 @@ def test_missing_data_is_told_before_anything_is_trained(place, capsys):
         RECIPE.replace('"digits"', '"cifar10"').replace("small-cnn", "resnet32")
     )
     assert main(["reproduce", "small", "--data", str(place / "none")]) == 2
-    assert "run letsam data cifar10 first" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "run letsam data cifar10 first" in error
+    assert error.count("\n") == 1
+    assert not (place / "results").exists()
+
+
+def test_cells_without_their_data_are_skipped_and_told_at_once(place, capsys):
+    columns = '[columns]\nplain = { }\nother = { data = "cifar10", model = "resnet32" }'
+    (place / "recipes" / "small" / "recipe.toml").write_text(RECIPE.replace("[columns]\nplain = { }", columns))
+    command = ["reproduce", "small", "--seeds", "0", "--data", str(place / "none")]
+    assert main([*command, "--plan"]) == 0
+    capsys.readouterr()
+    assert main(command) == 1
+    said = capsys.readouterr()
+    first = said.out.splitlines()[0]
+    assert first.startswith("skipped, 2 runs (erm in other, sam in other): ")
+    assert "run letsam data cifar10 first" in first
+    assert said.err == "letsam: runs were skipped for lack of cifar10; get it, and run this again\n"
+    assert len(list((place / "results" / "reproduction").glob("digits-*.json"))) == 2
+    assert "not run" in said.out
 
 
 def test_a_table_with_our_cells(place):

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..terminal import print_line
+from .lacking import complain, lacking
 from .progress import Progress
 from .recipe import Training, load_recipe
 from .selection import Selection, loader
@@ -50,6 +52,8 @@ def measure(request: Measure, console: Console) -> None:
     if not queue:
         raise ValueError(f"none of these runs has a record in {request.results}: letsam reproduce {table.name} first")
     images = loader(request.data, device)
+    without = lacking(queue, images, partial(print_line, console))
+    queue = [cell for cell in queue if cell[2].data not in without]
     with Progress(console, settings.passes * len(queue)) as progress:
         if len(queue) < len(wanted):
             progress.say(f"{len(wanted) - len(queue)} of {len(wanted)} runs have no record yet")
@@ -58,6 +62,7 @@ def measure(request: Measure, console: Console) -> None:
             where = request, place, progress, i * settings.passes
             command = request.command(row, column, run)
             _measure_run(*where, done[run.identity], run, images(run.data)[0], settings, device, command)
+    complain(without)
 
 
 def _measure_run(

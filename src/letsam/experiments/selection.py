@@ -15,6 +15,9 @@ from .recipe import Table, Training
 if TYPE_CHECKING:
     from .source import AnySet
 
+Sets = Callable[[str], "tuple[AnySet, AnySet]"]
+"""(training set, test set) of a set by its name."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -78,8 +81,8 @@ def chosen_device(asked: str | None) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def loader(folder: Path | None, device: str) -> Callable[[str], tuple[AnySet, AnySet]]:
-    """(training set, test set) of a set by its name; what was loaded stays on the device."""
+def loader(folder: Path | None, device: str) -> Sets:
+    """A set, or the index of its images, is loaded once, and stays on the device."""
     from .source import load
 
     return cache(partial(load, folder=folder, device=device))
