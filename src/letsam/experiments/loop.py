@@ -18,18 +18,21 @@ from torch import Tensor, nn
 
 import letsam
 
+from ..terminal import held
 from .average import Average
 from .checkpoint import Unusable, load_checkpoint, save_checkpoint
 from .control import control
+from .part import Part
 from .recipe import Training
 from .record import Row
 from .schedule import factor
-from .signal import Signal
 from .source import ALL, TRAINING, VALIDATION, AnySet, Batch
 from .task import task_of
 
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
+LATER = {"part"}
+"""What checkpoints of older versions do not have."""
 Tell = Callable[[Row], None]
 
 
@@ -46,27 +49,36 @@ class Run:
         self.steps = self.source.steps
         self.opt = optimizer(training, self.model, self.steps * training.epochs)
         self.rows: list[Row] = []
+        self._part: Part | None = None
         self._loss_fn = self.task.loss_fn(per_sample=self.opt.keep < 1)
 
     def epoch(self) -> Row:
-        """Train one epoch, measure, and add a row."""
-        number, begin = len(self.rows), time.perf_counter()
-        self.model.train()
-        if self._given_back(number) and self.opt.needs_validation:
-            self.opt.freeze_radius()
-        total = torch.zeros((), device=self.device, dtype=torch.float64)
-        passes, signal = 0, Signal(self.opt)
-        for i in range(self.steps):
-            total += self._step(number, i)
-            passes += self.opt.last.passes
-            signal.listen()
-        train_loss = float(total) / self.steps  # waits for the device: the epoch is over
-        seconds = time.perf_counter() - begin
+        """Train to the end of an epoch."""
+        while (row := self.advance()) is None:
+            pass
+        return row
+
+    def advance(self) -> Row | None:
+        """One step; after the last one of an epoch measure, and add a row."""
+        if self._part is None:
+            self._part = self._begun()
+        part, number = self._part, len(self.rows)
+        part.add(self._step(number, part.steps))
+        if part.steps < self.steps:
+            return None
+        train_loss, passes = part.means()  # waits for the device: the epoch is over
+        seconds = part.seconds()
         if self.average is not None and self._averaged(number + 1) > 0:
             self.average.update(1 / self._averaged(number + 1))
-        row = self._measured(number + 1, train_loss, passes / self.steps) | signal.row()
-        self.rows.append(row | {"seconds": seconds, "seconds_with_test": time.perf_counter() - begin})
+        row = self._measured(number + 1, train_loss, passes) | part.signal.row()
+        self.rows.append(row | {"seconds": seconds, "seconds_with_test": part.seconds()})
+        self._part = None
         return self.rows[-1]
+
+    @property
+    def progress(self) -> str:
+        """epoch 3, or: epoch 3, 20 steps"""
+        return f"epoch {len(self.rows)}" + (f", {self._part.steps} steps" if self._part else "")
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs."""
@@ -78,6 +90,7 @@ class Run:
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
             "rows": self.rows,
+            "part": None if self._part is None else self._part.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -91,10 +104,21 @@ class Run:
         if self._on_gpu and state["device_rng"] is not None:
             torch.cuda.set_rng_state(state["device_rng"], self.device)
         self.rows = list(state["rows"])
+        if state.get("part") is not None:
+            self._part = self._begun()
+            self._part.load_state_dict(state["part"])
+
+    def _begun(self) -> Part:
+        """An epoch that begins, or is gone on with."""
+        self.model.train()
+        if self._given_back(len(self.rows)) and self.opt.needs_validation:
+            self.opt.freeze_radius()
+        return Part(self.opt, self.device)
 
     def _check(self, state: Any) -> None:
         """What a resumed run needs is there, and of the same settings and model."""
-        lacking = sorted(self.state_dict().keys() - state.keys()) if isinstance(state, dict) else ["dict"]
+        needed = self.state_dict().keys() - LATER
+        lacking = sorted(needed - state.keys()) if isinstance(state, dict) else ["settings"]
         if lacking:
             raise Unusable(f"the checkpoint has no {lacking[0]}")
         if state["identity"] != self.training.identity:
@@ -218,7 +242,7 @@ def _resume(run: Run, checkpoint: Path, say: Callable[[str], None]) -> None:
     """Go on from a checkpoint. One that nobody can use is kept beside it; of any other trouble it is not to blame."""
     try:
         run.load_state_dict(load_checkpoint(checkpoint))
-        say(f"{run.training}: goes on after epoch {len(run.rows)}")
+        say(f"{run.training}: goes on after {run.progress}")
     except Unusable as error:
         bad = checkpoint.replace(checkpoint.with_name(f"{checkpoint.name}.bad"))
         say(f"{run.training}: starts anew: {error}; it is kept as {bad}")
@@ -228,10 +252,15 @@ def _resume(run: Run, checkpoint: Path, say: Callable[[str], None]) -> None:
 
 
 def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
+    """Whoever stops it waits for the end of the step, and loses nothing."""
     saved = time.monotonic()
-    while len(run.rows) < run.training.epochs:
-        row = run.epoch()
-        if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+    with held() as stop:
+        while len(run.rows) < run.training.epochs and not stop:
+            row = run.advance()
+            if row is not None:
+                if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+                    save_checkpoint(checkpoint, run.state_dict())
+                    saved = time.monotonic()
+                tell(row)
+        if stop:
             save_checkpoint(checkpoint, run.state_dict())
-            saved = time.monotonic()
-        tell(row)
