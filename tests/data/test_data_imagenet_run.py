@@ -117,16 +117,16 @@ def test_an_unreadable_image_is_one_line_and_the_same_command_goes_on(
     whole = record(place)["weights"]
     shutil.rmtree("results")
     shutil.rmtree("runs")
-    mend, epoch = None, Run.epoch
+    mend, advance = None, Run.advance
 
     def breaks(run: Run) -> Any:
         nonlocal mend
         if mend is None and run.rows:  # the second epoch
             mend = broken(place / "images" / split / "n0" / "0.JPEG")
             run.close()  # what was read ahead is forgotten
-        return epoch(run)
+        return advance(run)
 
-    monkeypatch.setattr(Run, "epoch", breaks)
+    monkeypatch.setattr(Run, "advance", breaks)
     capsys.readouterr()
     assert main(command) == 2
     said = capsys.readouterr()
