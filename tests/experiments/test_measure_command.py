@@ -198,7 +198,8 @@ def test_missing_data_is_told_before_anything_is_measured(place, capsys):
     table = load_recipe(place / "recipes", "small")
     for row in ("erm", "sam"):  # two records of a set that is not here
         run = table.cell(row, "other", 0)
-        record = {"kind": "letsam run", "format": 1, "identity": run.identity, "training": asdict(run)}
+        facts = {"identity": run.identity, "training": asdict(run), "result": {}, "rows": []}
+        record = {"kind": "letsam run", "format": 1, **facts}
         (place / "results" / "reproduction" / f"{row}.json").write_text(json.dumps(record))
     command = ["measure", "small", "--rows", "erm", "sam", "--data", str(place / "none"), *SMALL]
     assert main([*command, "--columns", "other"]) == 2

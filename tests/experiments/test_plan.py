@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 
 from letsam.experiments.plan import Speeds, missing, passes, steps_per_epoch, within
 from letsam.experiments.recipe import Training, load_recipe
+from letsam.experiments.records import BENCH, FORMAT, RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = load_recipe(ROOT / "recipes", "cifar10")
@@ -24,7 +26,8 @@ def measured(tmp_path):
         {"kind": "letsam", "name": "sam", "mode": "compiled", "ms": 5.0},
     ]
     settings = {"model": "resnet18", "batch": 128}
-    write(tmp_path, "bench", {"settings": settings, "rows": rows, "environment": {"device": "Some GPU"}})
+    facts = {"kind": BENCH, "format": FORMAT, "environment": {"device": "Some GPU"}}
+    write(tmp_path, "bench", {**facts, "settings": settings, "rows": rows})
     write(tmp_path, "other", {"what": "ever"})
     return tmp_path
 
@@ -43,8 +46,9 @@ def test_minutes_from_a_benchmark_on_the_same_device(measured):
 
 
 def test_minutes_from_a_finished_run(tmp_path):
-    run = {"training": {"model": "vit-s", "epochs": 2}, "seconds": 120.0, "environment": {"device": "cpu"}}
-    write(tmp_path, "run", run)
+    run = Training(model="vit-s", epochs=2)
+    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, "result": {}, "rows": []}
+    write(tmp_path, "run", {**facts, "identity": run.identity, "training": asdict(run), "seconds": 120.0})
     assert Speeds([tmp_path], "cpu").minutes(Training(model="vit-s", epochs=4)) == (pytest.approx(4.0), True)
 
 

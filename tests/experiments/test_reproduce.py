@@ -139,6 +139,21 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path):
         child.join()
 
 
+def test_a_damaged_record_is_named_and_not_overwritten(place, capsys):
+    assert main(["reproduce", "small", "--seeds", "0"]) == 0
+    bad, good = sorted((place / "results" / "reproduction").glob("*.json"))
+    bad.write_text(bad.read_text()[:-20])
+    before = bad.read_bytes()
+    capsys.readouterr()
+    assert main(["reproduce", "small", "--seeds", "0"]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert str(bad.relative_to(place)) in said.err
+    assert f"there is a record in {bad.relative_to(place)}; move it away" in said.out
+    assert bad.read_bytes() == before
+    assert f"{100 * json.loads(good.read_text())['result']['test_accuracy']:.2f} (1)" in said.out
+
+
 def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):
     assert main(["reproduce", "small", "--scale", "0.5", "--seeds", "0"]) == 0
     assert "shortened to 50 % of the epochs" in capsys.readouterr().out

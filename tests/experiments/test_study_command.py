@@ -7,7 +7,7 @@ import pytest
 
 from letsam.cli import main
 from letsam.experiments import study_drawing
-from letsam.experiments.reproduce import records
+from letsam.experiments.records import records
 from letsam.experiments.search import bill, bill_rows, taken
 from letsam.experiments.study import Task, verdicts
 

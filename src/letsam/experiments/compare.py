@@ -17,7 +17,7 @@ from .loop import optimizer
 from .models.small_cnn import small_cnn
 from .pool import work
 from .record import write_json
-from .reproduce import records
+from .records import records
 from .summary import Records, summarize
 from .train import CHECKPOINTS, RECORDS, training
 

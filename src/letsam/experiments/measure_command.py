@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .measures import Settings
-    from .reproduce import Record
+    from .records import Record
     from .source import AnySet
 
 
@@ -41,7 +41,7 @@ class Measure(Selection):
 def measure(request: Measure, console: Console) -> None:
     """Measure every run that has a record and a checkpoint and was not measured yet."""
     from .measures import Settings
-    from .reproduce import records
+    from .records import records
 
     table = load_recipe(request.recipes, request.table)
     request.check(table)

@@ -26,11 +26,10 @@ from .data.augment import normalise
 from .data.images import Images
 from .recipe import Training
 from .record import environment
-from .reproduce import Record, device_name
+from .records import FORMAT, MEASURE, Record
+from .reproduce import device_name
 from .source import AnySet, parts
 
-KIND = "letsam measure"
-FORMAT = 1
 SEED = 0
 """Of the directions and of the random vectors of the Hessian."""
 BATCH = 1000
@@ -113,7 +112,7 @@ def measured(
         sharpness = measure.m_sharpness(objective(settings.images, settings.m), settings.rho)
         curvature = _curvature(objective(settings.hessian_images, settings.m), settings)
     return {
-        "kind": KIND,
+        "kind": MEASURE,
         "format": FORMAT,
         "identity": training.identity,
         "training": record["training"],

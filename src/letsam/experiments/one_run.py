@@ -14,7 +14,7 @@ from .selection import loader
 if TYPE_CHECKING:
     from .loop import Run
     from .record import Row
-    from .reproduce import Record
+    from .records import Record
 
 
 def runner(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import letsam
 
 from .data.glue import GLUE
 from .recipe import Table, Training
+from .records import BENCH, of_kind, records, training_of
 
 Thing = TypeVar("Thing")
 ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
@@ -76,11 +76,11 @@ class Speeds:
     def __init__(self, folders: Iterable[Path], device: str) -> None:
         self._kind = "cpu" if device == "cpu" else "cuda"
         self._known: dict[tuple[str, int], float] = {}
-        for path in sorted(path for folder in folders for path in folder.glob("*.json")):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            if _device(record) == device:
-                for kind, ms in (_from_bench(record) | _from_run(record)).items():
-                    self._known[kind] = min(ms, self._known.get(kind, ms))  # a run may have shared the device
+        for folder in folders:
+            steps = [_from_bench(record) for _, record in of_kind(folder, BENCH) if _device(record) == device]
+            runs = [_from_run(record) for record in records(folder).values() if _device(record) == device]
+            for kind, ms in (found for part in (*steps, *runs) for found in part.items()):
+                self._known[kind] = min(ms, self._known.get(kind, ms))  # a run may have shared the device
 
     def minutes(self, training: Training) -> tuple[float, bool]:
         """How long a run takes, and whether that was measured."""
@@ -153,16 +153,16 @@ def _device(record: dict[str, Any]) -> str | None:
 
 def _from_bench(record: dict[str, Any]) -> dict[tuple[str, int], float]:
     """The fastest plain step of ours in a record of `letsam bench`."""
-    rows = [r for r in record.get("rows", []) if r.get("kind") == "letsam" and r.get("name") == "erm" and r.get("ms")]
-    if not rows or "settings" not in record:
-        return {}
-    settings = record["settings"]
-    return {(settings["model"], settings["batch"]): min(row["ms"] for row in rows)}
+    rows = [r for r in record["rows"] if r.get("kind") == "letsam" and r.get("name") == "erm" and r.get("ms")]
+    what = record["settings"].get("model"), record["settings"].get("batch")
+    return {what: min(row["ms"] for row in rows)} if rows and None not in what else {}
 
 
 def _from_run(record: dict[str, Any]) -> dict[tuple[str, int], float]:
     """Of a finished run: everything in it, shared out among its passes."""
-    if "training" not in record or not record.get("seconds"):
-        return {}
-    training = Training(**record["training"])
-    return {(_what(training), training.batch): 1000 * record["seconds"] / passes(training)}
+    training = training_of(record)
+    return (
+        {}
+        if not record.get("seconds")
+        else {(_what(training), training.batch): 1000 * record["seconds"] / passes(training)}
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from .loop import Run
-    from .reproduce import Record
+    from .records import Record
     from .search import Search
 
 PRICE = "price"

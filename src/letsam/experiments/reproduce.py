@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from .data.glue import GLUE
 from .folder import Busy, locked
@@ -14,13 +14,11 @@ from .loop import Run, train_run
 from .models import digest
 from .plan import Planned
 from .recipe import Table, Training
-from .record import Row, environment, read_json, write_json
+from .record import Row, environment, write_json
+from .records import FORMAT, RUN, Record
 
-KIND = "letsam run"
-FORMAT = 1
 BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
 """What a table of translations shows; of images it is the test accuracy, of GLUE the first metric, in per cent."""
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,22 +44,12 @@ class Cell:
         return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
 
 
-def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
-    """The records of a kind, by the identity of their run: of finished runs, or of measures of them."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        record = read_json(path)
-        if isinstance(record, dict) and record.get("kind") == kind:
-            found[record["identity"]] = record
-    return found
-
-
 def score(record: Record) -> float:
-    """What the table of a run shows."""
+    """What the table of a run shows; not a number if the run has none."""
     data, result = record["training"]["data"], record["result"]
-    if data in BLEU:
-        return result[BLEU[data]]
-    return 100 * result[GLUE[data].metrics[0] if data in GLUE else "test_accuracy"]
+    name = BLEU.get(data) or (GLUE[data].metrics[0] if data in GLUE else "test_accuracy")
+    value = result.get(name)
+    return math.nan if value is None else value if data in BLEU else 100 * value
 
 
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
@@ -93,7 +81,9 @@ def run_all(
         place.mkdir(exist_ok=True)
         try:
             with locked(place):
-                if not path.exists():
+                if path.exists():  # of another process, or a file that was left out
+                    say(f"{planned.training}: there is a record in {path}; move it away to make the run again")
+                else:
                     write_json(path, (finish or record)(_trained(planned, make, place, tell, say)))
         except Busy:
             say(f"{planned.training}: another process is at it")
@@ -120,7 +110,7 @@ def record(run: Run) -> Record:
     """What a finished run leaves behind."""
     last = run.rows[-1]
     return {
-        "kind": KIND,
+        "kind": RUN,
         "format": FORMAT,
         "identity": run.training.identity,
         "training": asdict(run.training),

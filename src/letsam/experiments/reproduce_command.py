@@ -44,7 +44,8 @@ def reproduce(request: Reproduce, console: Console) -> None:
 
 def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     """The same for a recipe that was read; the sets for lack of which runs were skipped."""
-    from .reproduce import cells, device_name, records, run_all
+    from .records import records
+    from .reproduce import cells, device_name, run_all
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / table.records

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from .reproduce import Record
+    from .records import Record
     from .trials import Cell, Values
 
 FOLDER = "search"

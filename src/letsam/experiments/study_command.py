@@ -39,7 +39,7 @@ def study(request: Study, console: Console) -> None:
         return
     without = run_table(request, table, console)
     if not request.plan:
-        from .reproduce import records
+        from .records import records
         from .study import tasks, verdicts
 
         console.print(_shown(verdicts(tasks(table, records(request.results / table.records)))))

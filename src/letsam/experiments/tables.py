@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 
 from .found import find
-from .measures import KIND as MEASURE
 from .recipe import Table, load_choices, load_recipe
-from .reproduce import Cell, cells, records, score
+from .records import MEASURE, records
+from .reproduce import Cell, cells, score
 
 Rows = list[list[str]]
 Short = dict[tuple[str, str], str]
