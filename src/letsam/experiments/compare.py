@@ -13,8 +13,8 @@ import letsam
 
 from .config import Config, Job, Spec
 from .display import Display, LiveDisplay
-from .loop import optimizer
 from .models.small_cnn import small_cnn
+from .optimizers import optimizer
 from .pool import work
 from .record import write_json
 from .records import records
