@@ -261,8 +261,8 @@ def test_steps_and_minutes_of_a_checkpoint(tmp_path, settings):
     assert steps_per_epoch(training) == 115
     assert Speeds([tmp_path], "cpu").minutes(training)[0] > 0
     run = replace(training, epochs=1)
-    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, "result": {}, "rows": []}
-    record = facts | {"identity": run.identity, "training": asdict(run), "seconds": 60.0}
+    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, "result": {}}
+    record = facts | {"identity": run.identity, "training": asdict(run), "rows": [{"seconds_with_test": 60.0}]}
     (tmp_path / "run.json").write_text(json.dumps(record))
     speeds = Speeds([tmp_path], "cpu")
     assert speeds.minutes(replace(training, epochs=2)) == (pytest.approx(2.0), True)

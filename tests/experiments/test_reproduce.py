@@ -177,6 +177,8 @@ def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
         (["small", "--columns", "x"], "small has no column 'x'; choose from plain"),
         (["small", "--seeds", "7"], "small has no seed 7; choose from 0, 1"),
         (["small", "--scale", "2"], "--scale is 2.0; give a number above 0, at most 1"),
+        (["small", "--minutes", "0"], "--minutes is 0; give a positive number"),
+        (["small", "--minutes", "0.00001"], "nothing fits into --minutes 1e-05; the shortest takes"),
         (["small", "--device", "cuda"], "there is no CUDA device; use --device cpu"),
         (["small", "--recipes", "nowhere"], "no recipes in nowhere; run this in a clone of letsam"),
     ],

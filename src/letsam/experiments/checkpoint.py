@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ def load_checkpoint(path: Path) -> Any:
         return _put_together(json.loads(metadata[KEY]), tensors)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise Unusable(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+
+
+def epochs_of(path: Path) -> int:
+    """How many epochs a checkpoint of a run has behind it, by its header alone; 0 if there is none to read."""
+    try:
+        with safe_open(path, "pt") as file:
+            state = _put_together(json.loads((file.metadata() or {})[KEY]), defaultdict(torch.Tensor))
+        return len(state["rows"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return 0
 
 
 def _hash(skeleton: str, tensors: dict[str, Tensor]) -> str:

@@ -52,7 +52,8 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     done = records(folder)
     speeds = plans.Speeds([request.results / "bench", folder], device_name(device))
     queue = plans.missing(table, set(done), speeds, request.scale)
-    queue = [run for run in queue if request.wants(run.row, run.column, run.training)]
+    work = request.work / table.records
+    queue = [plans.to_go(run, work) for run in queue if request.wants(run.row, run.column, run.training)]
     sets, without = loader(request.data, device), set[str]()
     if not request.plan:
         without = lacking([(run.row, run.column, run.training) for run in queue], sets, partial(print_line, console))
@@ -63,7 +64,6 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
         console.print(plan_table(queue, device_name(device)))
         return without
     folder.mkdir(parents=True, exist_ok=True)
-    work = request.work / table.records
     work.mkdir(parents=True, exist_ok=True)
     with Progress(console, sum(run.minutes for run in queue)) as progress:
         run_all(queue, maker(sets, device), work, folder, partial(tell, progress, queue), progress.say)
@@ -81,7 +81,8 @@ def maker(sets: Sets, device: str) -> Callable[[Training], Run]:
 def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
     """An epoch of a run is over."""
     epoch, epochs = row["epoch"], run.training.epochs
-    done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * epoch / epochs
+    share = (epoch - run.done) / max(1, epochs - run.done)
+    done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * share
     progress.tell(done, f"{run.training}: epoch {epoch}/{epochs}, {_state(row)}", last=epoch == epochs)
 
 
