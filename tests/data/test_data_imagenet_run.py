@@ -106,6 +106,9 @@ def test_the_command_trains_and_leaves_no_process(place: Path, capsys: Capture) 
     assert f"{100 * found['result']['test_accuracy']:.2f} (1)" in out
     assert found["result"]["rho"] is not None
     assert not multiprocessing.active_children()
+    assert found["data"]["partial"]
+    assert found["data"]["train"]["images"] == 14
+    assert "(1), a part of the set" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

@@ -17,7 +17,8 @@ from small_text import copy_pairs
 from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.data.glue import GLUE
-from letsam.experiments.data.images import Images
+from letsam.experiments.data.hashes import label_hash, pixel_hash
+from letsam.experiments.data.images import Images, load
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
@@ -104,6 +105,9 @@ def test_the_runs_their_records_and_the_table(place, capsys):
     records = [json.loads(p.read_text()) for p in sorted((place / "results" / "reproduction").glob("*.json"))]
     assert [r["training"]["seed"] for r in records] == [0, 1]
     assert all(r["training"]["method"] == "sam" and len(r["rows"]) == 2 and r["environment"]["torch"] for r in records)
+    assert all(r["data"]["train"]["pixels_sha256"] == pixel_hash(load("digits").images) for r in records)
+    assert all(r["data"]["test"]["labels_sha256"] == label_hash(load("digits", split="test").labels) for r in records)
+    assert not any("noise" in r["data"] or "partial" in r["data"] for r in records)
     mean = 50 * sum(r["result"]["test_accuracy"] for r in records)
     assert f"{mean:.2f}" in out
     assert f"{mean - 90:+.2f}" in out

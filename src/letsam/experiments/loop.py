@@ -39,7 +39,7 @@ class Run:
     """Everything that changes during one run, and how it goes through an epoch."""
 
     def __init__(self, training: Training, train: AnySet, test: AnySet, device: str) -> None:
-        self.training, self.device = training, torch.device(device)
+        self.training, self.device, self.sets = training, torch.device(device), (train, test)
         self.task = task_of(training, train, test, self.device)
         self.source = self.task.source
         torch.manual_seed(training.seed)

@@ -16,6 +16,7 @@ from .plan import Planned
 from .recipe import Table, Training
 from .record import Row, environment, write_json
 from .records import FORMAT, RUN, Record
+from .seen import is_partial, seen
 
 BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
 """What a table of translations shows; of images it is the test accuracy, of GLUE the first metric, in per cent."""
@@ -29,6 +30,8 @@ class Cell:
     column: str
     ours: tuple[float, ...]
     published: tuple[float, float] | None
+    partial: bool = False
+    """Whether one of our runs saw a part of the set alone."""
 
     @property
     def text(self) -> str:
@@ -36,12 +39,14 @@ class Cell:
         if not self.ours:
             return "not run"
         spread = f" ± {stdev(self.ours):.2f}" if len(self.ours) > 1 else ""
-        return f"{mean(self.ours):.2f}{spread} ({len(self.ours)})"
+        return f"{mean(self.ours):.2f}{spread} ({len(self.ours)}){', a part of the set' if self.partial else ''}"
 
     @property
     def difference(self) -> str:
-        """Ours minus the paper's."""
-        return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
+        """Ours minus the paper's, where both are about the same set."""
+        if not self.ours or not self.published or self.partial:
+            return "–"
+        return f"{mean(self.ours) - self.published[0]:+.2f}"
 
 
 def score(record: Record) -> float:
@@ -57,8 +62,9 @@ def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cel
     found = []
     for row, column in ((r, c) for r in table.rows for c in table.columns if table.has(r, c)):
         runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
-        ours = tuple(score(done[identity]) for identity in runs if identity in done)
-        found.append(Cell(row, column, ours, table.published.get((row, column))))
+        there = [done[identity] for identity in runs if identity in done]
+        ours, partial = tuple(map(score, there)), any(map(is_partial, there))
+        found.append(Cell(row, column, ours, table.published.get((row, column)), partial))
     return found
 
 
@@ -114,6 +120,7 @@ def record(run: Run) -> Record:
         "format": FORMAT,
         "identity": run.training.identity,
         "training": asdict(run.training),
+        "data": seen(run.training, *run.sets),
         "environment": {**environment(), "device": device_name(str(run.device))},
         "seconds": sum(row["seconds_with_test"] for row in run.rows),
         "result": {key: last[key] for key in (*run.task.result, "train_loss", "rho")},
