@@ -19,6 +19,8 @@ from letsam.experiments.data.images import load
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
 from letsam.experiments.recipe import Training
+from letsam.experiments.record import environment
+from letsam.experiments.reproduce import record
 from letsam.experiments.source import parts
 
 TINY = Training(
@@ -204,6 +206,30 @@ def test_a_checkpoint_that_does_not_fit_is_kept_and_the_run_starts_anew(damage, 
     assert bad.read_bytes() == before
     (tmp_path / "whole").mkdir()
     assert digest(run.model) == digest(finished(TINY, tmp_path / "whole").model)
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_where_it_was(tmp_path):
+    """The record has the last environment as ever, and all of them with their first epochs where there are several."""
+    path, said, half = tmp_path / f"{TINY.identity}.safetensors", [], make()
+    half.epoch()
+    here = environment("cpu")
+    state = half.state_dict() | {"history": [{"first_epoch": 1, "environment": here | {"torch": "1.0"}}]}
+    save_checkpoint(path, state)
+    run = train_run(make, tmp_path, silent, said.append)
+    found = record(run)
+    assert [(part["first_epoch"], part["environment"]["torch"]) for part in found["history"]] == [
+        (1, "1.0"),
+        (2, torch.__version__),
+    ]
+    assert found["environment"] == here
+    assert said[1].endswith(f"the last digits may differ: torch 1.0 → {torch.__version__}")
+    assert record(finished(TINY, tmp_path))["history"] == found["history"]
+    (tmp_path / "whole").mkdir()
+    assert "history" not in record(finished(TINY, tmp_path / "whole"))
+    for older in ("history", "part"):
+        del state[older]
+    save_checkpoint(path, state)  # as an older version has left it
+    assert digest(finished(TINY, tmp_path).model) == digest(run.model)
 
 
 @pytest.mark.parametrize("trouble", ["no memory", "an unknown optimizer", "a folder"])

@@ -18,19 +18,20 @@ from torch import Tensor
 import letsam
 
 from ..terminal import held
+from . import history
 from .average import Average
 from .checkpoint import Unusable, load_checkpoint, save_checkpoint
 from .optimizers import optimizer
 from .part import Part
 from .recipe import Training
-from .record import Row
+from .record import Row, environment
 from .schedule import factor
 from .source import ALL, TRAINING, VALIDATION, AnySet, Batch
 from .task import task_of
 
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
-LATER = {"part"}
+LATER = {"part", "history"}
 """What checkpoints of older versions do not have."""
 Tell = Callable[[Row], None]
 
@@ -48,6 +49,7 @@ class Run:
         self.steps = self.source.steps
         self.opt = optimizer(training, self.model, self.steps * training.epochs)
         self.rows: list[Row] = []
+        self.history: list[history.Part] = []
         self._part: Part | None = None
         self._loss_fn = self.task.loss_fn(per_sample=self.opt.keep < 1)
 
@@ -89,6 +91,7 @@ class Run:
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
             "rows": self.rows,
+            "history": self.history,
             "part": None if self._part is None else self._part.state_dict(),
         }
 
@@ -102,7 +105,7 @@ class Run:
         torch.set_rng_state(state["rng"])
         if self._on_gpu and state["device_rng"] is not None:
             torch.cuda.set_rng_state(state["device_rng"], self.device)
-        self.rows = list(state["rows"])
+        self.rows, self.history = list(state["rows"]), list(state.get("history", []))
         if state.get("part") is not None:
             self._part = self._begun()
             self._part.load_state_dict(state["part"])
@@ -205,6 +208,8 @@ def train_run(
     checkpoint = folder / f"{run.training.identity}.safetensors"
     if checkpoint.exists():
         _resume(run, checkpoint, say)
+    if changed := history.gone_on(run.history, environment(str(run.device)), len(run.rows)):
+        say(f"{run.training}: it began elsewhere, and the last digits may differ: {changed}")
     try:
         _to_the_end(run, checkpoint, tell, every)
     finally:

@@ -27,7 +27,6 @@ from .data.images import Images
 from .recipe import Training
 from .record import environment
 from .records import FORMAT, MEASURE, Record
-from .reproduce import device_name
 from .source import AnySet, parts
 
 SEED = 0
@@ -117,7 +116,7 @@ def measured(
         "identity": training.identity,
         "training": record["training"],
         "weights": record["weights"],
-        "environment": {**environment(), "device": device_name(device)},
+        "environment": environment(device),
         "command": command,
         "settings": {**asdict(settings), "seed": SEED},
         "seconds": time.perf_counter() - begin,

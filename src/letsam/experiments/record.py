@@ -51,7 +51,7 @@ def finite(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def environment() -> dict[str, Any]:
+def environment(device: str | None = None) -> dict[str, Any]:
     """Versions and hardware; nothing that names the user, the machine or a folder."""
     import torch
 
@@ -65,7 +65,15 @@ def environment() -> dict[str, Any]:
         "memory_gib": _memory(),
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "revision": _revision(),
+        **({} if device is None else {"device": device_name(device)}),
     }
+
+
+def device_name(device: str) -> str:
+    """The name of the GPU, or cpu."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
 
 
 def _version(package: str) -> str | None:

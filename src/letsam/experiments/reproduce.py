@@ -121,17 +121,11 @@ def record(run: Run) -> Record:
         "identity": run.training.identity,
         "training": asdict(run.training),
         "data": seen(run.training, *run.sets),
-        "environment": {**environment(), "device": device_name(str(run.device))},
+        "environment": environment(str(run.device)),
+        **({"history": run.history} if run.history[1:] else {}),
         "seconds": sum(row["seconds_with_test"] for row in run.rows),
         "result": {key: last[key] for key in (*run.task.result, "train_loss", "rho")},
         **({"metrics": run.task.facts} if run.task.facts else {}),
         "weights": digest(run.model),
         "rows": run.rows,
     }
-
-
-def device_name(device: str) -> str:
-    """The name of the GPU, or cpu."""
-    import torch
-
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"

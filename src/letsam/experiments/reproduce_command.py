@@ -44,8 +44,9 @@ def reproduce(request: Reproduce, console: Console) -> None:
 
 def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     """The same for a recipe that was read; the sets for lack of which runs were skipped."""
+    from .record import device_name
     from .records import records
-    from .reproduce import cells, device_name, run_all
+    from .reproduce import cells, run_all
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / table.records

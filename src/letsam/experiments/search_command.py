@@ -33,7 +33,7 @@ class Search(Reproduce):
 def search(request: Search, console: Console) -> None:
     """Say what it costs; unless that was all, make the trials of one cell after the other and show them."""
     table = load_recipe(request.recipes, request.table)
-    from .reproduce import device_name
+    from .record import device_name
 
     request.check(table)
     if request.trials < 1:
