@@ -1,4 +1,4 @@
-"""Files of a run: atomic writes, and the environment."""
+"""JSON files of a run, and the environment."""
 
 from __future__ import annotations
 
@@ -12,21 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..files import write
+
 Row = dict[str, Any]
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write all or nothing: a temporary file beside it, flushed to the disk, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, data: Any) -> None:
