@@ -22,6 +22,7 @@ from letsam.experiments.data.images import Images, load
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.selection import chosen_device
 from letsam.experiments.training import TEXT
 from small_glue import save_deberta, small_sets
 
@@ -183,6 +184,9 @@ def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
         (["small", "--scale", "2"], "--scale is 2.0; give a number above 0, at most 1"),
         (["small", "--minutes", "0"], "--minutes is 0; give a positive number"),
         (["small", "--minutes", "0.00001"], "nothing fits into --minutes 1e-05; the shortest takes"),
+        (["small", "--device", "gpu"], "--device is 'gpu'; give cpu, cuda, or cuda:N"),
+        (["small", "--device", "cuda:x"], "--device is 'cuda:x'; give cpu, cuda, or cuda:N"),
+        (["small", "--device", "mps"], "--device is 'mps'; give cpu, cuda, or cuda:N"),
         (["small", "--device", "cuda"], "there is no CUDA device; use --device cpu"),
         (["small", "--recipes", "nowhere"], "no recipes in nowhere; run this in a clone of letsam"),
     ],
@@ -195,6 +199,14 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
     assert line in error
     assert error.count("\n") == 1
     assert not (place / "results").exists()
+
+
+def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [chosen_device(x) for x in (None, "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
+    with pytest.raises(ValueError, match="--device is cuda:2, and the last GPU is cuda:1; give that or a smaller"):
+        chosen_device("cuda:2")
 
 
 def test_missing_data_is_told_before_anything_is_trained(place, capsys):
