@@ -319,7 +319,7 @@ def test_the_commands_from_files_to_the_table(place, capsys):
     records = [json.loads(path.read_text()) for path in (place / "results" / "reproduction").glob("*.json")]
     assert len(records) == 4
     assert all(f"{score(done):.2f} (1)" in out for done in records)
-    assert main(["measure", "small", "--rows", "erm"]) == 0
+    assert main(["measure", "small", "--rows", "erm"]) == 1
     assert "measures want images in memory" in capsys.readouterr().out
     assert main(["figures", "--out", "images", "--page", "page.html"]) == 0
     assert "Small GLUE" in (place / "page.html").read_text()
