@@ -13,7 +13,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from letsam.bench.chart import draw
-from letsam.experiments.record import read_json, write
+from letsam.experiments.record import read_json
+from letsam.files import write
 
 COLOURS = {"erm": "#9aa3ad", "sam": "#3b7dd8", "auto-sam:every=10": "#e07b39", "lets-sam": "#3a9d6e"}
 STYLES = {"eager": "-", "captured": "--"}

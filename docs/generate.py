@@ -20,7 +20,7 @@ from letsam.experiments import tables
 from letsam.experiments.drawing import drawings
 from letsam.experiments.price_command import PRICE
 from letsam.experiments.recipe import REPRODUCTION, Figure, list_recipes, load_recipe
-from letsam.experiments.reproduce import records
+from letsam.experiments.records import records
 from letsam.experiments.search import bill_rows
 from letsam.experiments.study import STUDY
 from letsam.experiments.study_tables import signal_rows, task_rows, verdict_rows

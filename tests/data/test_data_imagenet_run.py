@@ -106,6 +106,9 @@ def test_the_command_trains_and_leaves_no_process(place: Path, capsys: Capture) 
     assert f"{100 * found['result']['test_accuracy']:.2f} (1)" in out
     assert found["result"]["rho"] is not None
     assert not multiprocessing.active_children()
+    assert found["data"]["partial"]
+    assert found["data"]["train"]["images"] == 14
+    assert "(1), a part of the set" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -117,16 +120,16 @@ def test_an_unreadable_image_is_one_line_and_the_same_command_goes_on(
     whole = record(place)["weights"]
     shutil.rmtree("results")
     shutil.rmtree("runs")
-    mend, epoch = None, Run.epoch
+    mend, advance = None, Run.advance
 
     def breaks(run: Run) -> Any:
         nonlocal mend
         if mend is None and run.rows:  # the second epoch
             mend = broken(place / "images" / split / "n0" / "0.JPEG")
             run.close()  # what was read ahead is forgotten
-        return epoch(run)
+        return advance(run)
 
-    monkeypatch.setattr(Run, "epoch", breaks)
+    monkeypatch.setattr(Run, "advance", breaks)
     capsys.readouterr()
     assert main(command) == 2
     said = capsys.readouterr()

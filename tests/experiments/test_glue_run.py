@@ -4,7 +4,7 @@ import copy
 import json
 import logging
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -13,11 +13,13 @@ from torch import nn
 from letsam.cli import main
 from letsam.experiments.checkpoint import save_checkpoint
 from letsam.experiments.data.glue import GLUE
-from letsam.experiments.loop import Run, optimizer, train_run
+from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
 from letsam.experiments.models.classifier import load_classifier
+from letsam.experiments.optimizers import optimizer
 from letsam.experiments.plan import Speeds, steps_per_epoch
 from letsam.experiments.recipe import Training
+from letsam.experiments.records import FORMAT, RUN
 from letsam.experiments.reproduce import name_of, record, score
 from small_glue import save_bert, save_deberta, save_gpt2, small_sets, write_task
 
@@ -239,7 +241,7 @@ def test_checkpoints_that_cannot_be_loaded(tmp_path, settings, monkeypatch):
         ({"model": "resnet18"}, "mrpc has sentences, and the model is 'resnet18'; give a checkpoint"),
         ({"data": "stsb", "noise": 0.2}, "stsb has scores, not classes"),
         ({"dropout": 1.0}, "dropout is 1.0; give a number from 0 to below 1"),
-        ({"clip": -1.0}, "clip is -1.0; give a positive norm"),
+        ({"clip": -1.0}, "clip is -1.0; give 0 or a positive number"),
         ({"length": 0}, "length is 0; give a positive number"),
         ({"data": "cifar10", "model": "resnet18", "dropout": 0.1}, "dropout is a setting of sentences, and cifar10"),
     ],
@@ -258,8 +260,10 @@ def test_steps_and_minutes_of_a_checkpoint(tmp_path, settings):
     training = settings(batch=32, model="somebody/unknown")
     assert steps_per_epoch(training) == 115
     assert Speeds([tmp_path], "cpu").minutes(training)[0] > 0
-    run = {"training": {"data": "mrpc", "model": "somebody/unknown", "batch": 32, "epochs": 1}, "seconds": 60.0}
-    (tmp_path / "run.json").write_text(json.dumps(run | {"environment": {"device": "cpu"}}))
+    run = replace(training, epochs=1)
+    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, "result": {}}
+    record = facts | {"identity": run.identity, "training": asdict(run), "rows": [{"seconds_with_test": 60.0}]}
+    (tmp_path / "run.json").write_text(json.dumps(record))
     speeds = Speeds([tmp_path], "cpu")
     assert speeds.minutes(replace(training, epochs=2)) == (pytest.approx(2.0), True)
     assert not speeds.minutes(replace(training, data="rte"))[1]  # its rows have another length
@@ -315,7 +319,7 @@ def test_the_commands_from_files_to_the_table(place, capsys):
     records = [json.loads(path.read_text()) for path in (place / "results" / "reproduction").glob("*.json")]
     assert len(records) == 4
     assert all(f"{score(done):.2f} (1)" in out for done in records)
-    assert main(["measure", "small", "--rows", "erm"]) == 0
+    assert main(["measure", "small", "--rows", "erm"]) == 1
     assert "measures want images in memory" in capsys.readouterr().out
     assert main(["figures", "--out", "images", "--page", "page.html"]) == 0
     assert "Small GLUE" in (place / "page.html").read_text()

@@ -14,11 +14,13 @@ import pytest
 import torch
 
 import letsam
-from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
+from letsam.experiments.checkpoint import save_checkpoint
 from letsam.experiments.data.images import load
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
 from letsam.experiments.recipe import Training
+from letsam.experiments.record import environment
+from letsam.experiments.reproduce import record
 from letsam.experiments.source import parts
 
 TINY = Training(
@@ -54,6 +56,17 @@ def test_every_method_trains(method, tmp_path):
     assert last["skipped"] == 0
     assert last["test_accuracy"] is not None
     assert (last["rho"] is None) == (method == "erm")
+
+
+@pytest.mark.parametrize(
+    ("method", "axis"), [("rst", "policy"), ("esam", "perturbation"), ("auto-rsam", "perturbation")]
+)
+def test_what_a_method_draws_depends_on_the_seed(method, axis):
+    def drawing(**changes):
+        return getattr(make(replace(TINY, method=method, **changes)).opt, axis).seed
+
+    assert [drawing(seed=seed) for seed in (0, 1, 2)] == [0, 1, 2]
+    assert drawing(seed=1, options={"seed": 7}) == 7
 
 
 @pytest.mark.parametrize(
@@ -170,23 +183,77 @@ def test_only_what_was_taken_can_be_given_back():
             replace(TINY, **wrong)
 
 
-@pytest.mark.parametrize("damage", ["other settings", "cut", "another model"])
-def test_a_checkpoint_that_does_not_fit_is_told_and_the_run_starts_anew(damage, tmp_path):
+@pytest.mark.parametrize("damage", ["other settings", "cut", "another model", "a list", "no rows"])
+def test_a_checkpoint_that_does_not_fit_is_kept_and_the_run_starts_anew(damage, tmp_path):
     path, said = tmp_path / f"{TINY.identity}.safetensors", []
-    other = make(replace(TINY, seed=1))
-    save_checkpoint(path, other.state_dict())
+    state = make(replace(TINY, seed=1)).state_dict()
+    if damage != "other settings":
+        state |= {"identity": TINY.identity}
+    if damage == "another model":
+        state["model"] = {name: value for name, value in state["model"].items() if "bias" not in name}
+    elif damage == "no rows":
+        del state["rows"]
+    save_checkpoint(path, [state] if damage == "a list" else state)
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-10])
-    elif damage == "another model":
-        state = load_checkpoint(path) | {"identity": TINY.identity}
-        state["model"] = {name: value for name, value in state["model"].items() if "bias" not in name}
-        save_checkpoint(path, state)
+    before = path.read_bytes()
     run = train_run(make, tmp_path, silent, said.append)
     assert len(said) == 1
     assert "starts anew" in said[0]
     assert "\n" not in said[0]
+    bad = tmp_path / f"{path.name}.bad"
+    assert str(bad) in said[0]
+    assert bad.read_bytes() == before
     (tmp_path / "whole").mkdir()
     assert digest(run.model) == digest(finished(TINY, tmp_path / "whole").model)
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_where_it_was(tmp_path):
+    """The record has the last environment as ever, and all of them with their first epochs where there are several."""
+    path, said, half = tmp_path / f"{TINY.identity}.safetensors", [], make()
+    half.epoch()
+    here = environment("cpu")
+    state = half.state_dict() | {"history": [{"first_epoch": 1, "environment": here | {"torch": "1.0"}}]}
+    save_checkpoint(path, state)
+    run = train_run(make, tmp_path, silent, said.append)
+    found = record(run)
+    assert [(part["first_epoch"], part["environment"]["torch"]) for part in found["history"]] == [
+        (1, "1.0"),
+        (2, torch.__version__),
+    ]
+    assert found["environment"] == here
+    assert said[1].endswith(f"the last digits may differ: torch 1.0 → {torch.__version__}")
+    assert record(finished(TINY, tmp_path))["history"] == found["history"]
+    (tmp_path / "whole").mkdir()
+    assert "history" not in record(finished(TINY, tmp_path / "whole"))
+    for older in ("history", "part"):
+        del state[older]
+    save_checkpoint(path, state)  # as an older version has left it
+    assert digest(finished(TINY, tmp_path).model) == digest(run.model)
+
+
+@pytest.mark.parametrize("trouble", ["no memory", "an unknown optimizer", "a folder"])
+def test_trouble_that_is_not_the_checkpoints_leaves_it_alone(trouble, tmp_path, monkeypatch):
+    path, run = tmp_path / f"{TINY.identity}.safetensors", make()
+    run.epoch()
+    state = run.state_dict()
+    if trouble == "an unknown optimizer":
+        state["optimizer"] = {"param_groups": []}
+    save_checkpoint(path, state)
+    if trouble == "a folder":
+        path.rename(tmp_path / "kept")
+        path.mkdir()
+    elif trouble == "no memory":
+        monkeypatch.setattr(torch.nn.Module, "load_state_dict", no_memory)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(RuntimeError, match=r"cannot be loaded .* mend that, or move it to start anew") as error:
+        finished(TINY, tmp_path)
+    assert "\n" not in str(error.value)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def no_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
 
 
 CHILD = """

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -15,11 +16,11 @@ from torch.nn.functional import cross_entropy
 from letsam import measure
 from letsam.cli import main
 from letsam.experiments import models
-from letsam.experiments.checkpoint import load_checkpoint
+from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
 from letsam.experiments.data.augment import normalise
 from letsam.experiments.data.images import load
 from letsam.experiments.measures import SEED, Batches
-from letsam.experiments.recipe import Training
+from letsam.experiments.recipe import Training, load_recipe
 from letsam.experiments.source import parts
 
 SMALL = ["--points", "5", "--images", "100"]
@@ -117,11 +118,45 @@ def test_a_missing_or_wrong_checkpoint_is_a_line_and_the_rest_goes_on(place, cap
     runs[identity["erm"]].unlink()
     record = json.loads(names["sam"].read_text())
     names["sam"].write_text(json.dumps(record | {"weights": "0"}))
-    assert main(["measure", "small", "--seeds", "0", *SMALL]) == 0
-    out = capsys.readouterr().out.splitlines()
+    assert main(["measure", "small", "--seeds", "0", *SMALL]) == 1
+    said = capsys.readouterr()
+    out = said.out.splitlines()
+    assert said.err == "letsam: 2 of 3 runs could not be measured; their lines above say why\n"
     assert any("erm, small-cnn, digits, seed 0: no checkpoint in runs/reproduction/" in line for line in out)
     assert any("sam, small-cnn" in line and "other weights than the record of its run" in line for line in out)
     assert set(found(place)) == {"lets-sam"}
+
+
+@pytest.mark.parametrize("content", [["a list"], {"rows": []}, {"model": {"x": torch.zeros(2)}}], ids=str)
+def test_a_checkpoint_of_something_else_is_a_line_and_the_rest_goes_on(place, capsys, content):
+    path = checkpoint_of(place, "sam")
+    save_checkpoint(path, content)
+    assert main(["measure", "small", "--seeds", "0", "--rows", "erm", "sam", *SMALL]) == 1
+    line = f"sam, small-cnn, digits, seed 0: {path.relative_to(place)} has no weights of small-cnn; make the run again"
+    assert line in capsys.readouterr().out.splitlines()
+    assert set(found(place)) == {"erm"}
+
+
+def test_a_run_that_diverged_has_nothing_in_place_of_numbers(place):
+    path = checkpoint_of(place, "sam")
+    state = load_checkpoint(path)
+    state["model"] = {name: x * torch.nan if x.is_floating_point() else x for name, x in state["model"].items()}
+    save_checkpoint(path, state)
+    model = models.create("small-cnn", 10)
+    model.load_state_dict(state["model"])
+    (file,) = (place / "results" / "reproduction").glob(f"*-{path.stem}.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"weights": models.digest(model)}))
+    assert main(["measure", "small", "--seeds", "0", "--rows", "erm", "sam", *SMALL]) == 0
+    values = found(place)["sam"]["values"]
+    assert [values[name] for name in ("m_sharpness", "top_eigenvalue", "trace", "training_loss")] == [None] * 4
+    assert values["surface"]["values"] == [[None] * 5] * 5
+    assert found(place)["erm"]["values"]["trace"] is not None
+
+
+def checkpoint_of(place, method):
+    records = (json.loads(path.read_text()) for path in (place / "results/reproduction").glob("*.json"))
+    (identity,) = (record["identity"] for record in records if record["training"]["method"] == method)
+    return place / "runs" / "reproduction" / identity / f"{identity}.safetensors"
 
 
 def test_a_killed_measure_goes_on_to_the_same_numbers(place, tmp_path):
@@ -188,3 +223,23 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
     assert line in error
     assert error.count("\n") == 1
     assert not (place / "results" / "measures").exists()
+
+
+def test_missing_data_is_told_before_anything_is_measured(place, capsys):
+    recipe = place / "recipes" / "small" / "recipe.toml"
+    columns = 'plain = { }\nother = { data = "cifar10", model = "resnet32" }'
+    recipe.write_text(recipe.read_text().replace("plain = { }", columns))
+    table = load_recipe(place / "recipes", "small")
+    for row in ("erm", "sam"):  # two records of a set that is not here
+        run = table.cell(row, "other", 0)
+        facts = {"identity": run.identity, "training": asdict(run), "result": {}, "rows": []}
+        record = {"kind": "letsam run", "format": 1, **facts}
+        (place / "results" / "reproduction" / f"{row}.json").write_text(json.dumps(record))
+    command = ["measure", "small", "--rows", "erm", "sam", "--data", str(place / "none"), *SMALL]
+    assert main([*command, "--columns", "other"]) == 2
+    assert "run letsam data cifar10 first" in capsys.readouterr().err
+    assert main(command) == 1
+    said = capsys.readouterr()
+    assert "skipped, 2 runs (erm in other, sam in other): " in said.out.splitlines()[1]
+    assert "skipped for lack of cifar10" in said.err
+    assert set(found(place)) == {"erm", "sam"}

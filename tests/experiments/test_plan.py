@@ -1,11 +1,16 @@
 import json
+import math
+from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
+import torch
 
-from letsam.experiments.plan import Speeds, missing, passes, steps_per_epoch, within
+from letsam.experiments.checkpoint import save_checkpoint
+from letsam.experiments.plan import Speeds, missing, passes, steps_per_epoch, to_go, within
 from letsam.experiments.recipe import Training, load_recipe
+from letsam.experiments.records import BENCH, FORMAT, RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = load_recipe(ROOT / "recipes", "cifar10")
@@ -24,7 +29,8 @@ def measured(tmp_path):
         {"kind": "letsam", "name": "sam", "mode": "compiled", "ms": 5.0},
     ]
     settings = {"model": "resnet18", "batch": 128}
-    write(tmp_path, "bench", {"settings": settings, "rows": rows, "environment": {"device": "Some GPU"}})
+    facts = {"kind": BENCH, "format": FORMAT, "environment": {"device": "Some GPU"}}
+    write(tmp_path, "bench", {**facts, "settings": settings, "rows": rows})
     write(tmp_path, "other", {"what": "ever"})
     return tmp_path
 
@@ -36,16 +42,43 @@ def test_passes_of_a_run():
 
 def test_minutes_from_a_benchmark_on_the_same_device(measured):
     speeds = Speeds([measured], "Some GPU")
-    assert speeds.minutes(Training(method="sam")) == (pytest.approx(2 * 391 * 200 * 2.5 / 60_000), True)
-    assert speeds.minutes(Training(batch=256)) == (pytest.approx(196 * 200 * 5.0 / 60_000), False)
+    assert speeds.minutes(Training(method="sam")) == (pytest.approx(1 + 1.5 * 2 * 391 * 200 * 2.5 / 60_000), True)
+    assert speeds.minutes(Training(batch=256)) == (pytest.approx(1 + 1.5 * 196 * 200 * 5.0 / 60_000), False)
     assert not speeds.minutes(Training(model="vit-s"))[1]
     assert not Speeds([measured], "Another GPU").minutes(Training())[1]
 
 
-def test_minutes_from_a_finished_run(tmp_path):
-    run = {"training": {"model": "vit-s", "epochs": 2}, "seconds": 120.0, "environment": {"device": "cpu"}}
-    write(tmp_path, "run", run)
-    assert Speeds([tmp_path], "cpu").minutes(Training(model="vit-s", epochs=4)) == (pytest.approx(4.0), True)
+def finished(folder, run, *seconds):
+    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "Some GPU"}, "result": {}}
+    rows = [{"seconds_with_test": x} for x in seconds]
+    record = {**facts, "identity": run.identity, "training": asdict(run), "rows": rows}
+    write(folder, run.identity, record)
+
+
+def test_finished_runs_come_before_the_benchmark(measured):
+    """The first epoch compiles; others on the GPU make a run slow, so the fastest counts; its own method's first."""
+    finished(measured, Training(method="sam", epochs=3), 90.0, 60.0, 60.0)
+    finished(measured, Training(method="sam", epochs=3, seed=1), 90.0, 80.0, 80.0)
+    speeds = Speeds([measured], "Some GPU")
+    assert speeds.minutes(Training(method="sam")) == (pytest.approx(200.5), True)
+    assert speeds.minutes(Training(method="erm")) == (pytest.approx(100.5), True)
+    assert speeds.minutes(Training(method="sam", batch=256)) == (pytest.approx(0.5 + 200 * 392 / 391), False)
+    finished(measured, Training(method="erm", epochs=2), 20.0, 15.0)
+    assert Speeds([measured], "Some GPU").minutes(Training()) == (pytest.approx((5 + 200 * 15) / 60), True)
+    assert Speeds([measured], "Some GPU").minutes(Training(data="cifar100"))[0] < 10  # other data: the benchmark
+
+
+def test_epochs_in_a_checkpoint_are_not_planned_again(measured, tmp_path):
+    run = missing(TABLE, set(), Speeds([measured], "Some GPU"))[0]
+    identity = run.training.identity
+    assert to_go(run, tmp_path / "work") == run
+    place = tmp_path / "work" / identity
+    place.mkdir(parents=True)
+    save_checkpoint(place / f"{identity}.safetensors", {"rows": [{}] * 150, "model": {"x": torch.zeros(3)}})
+    left = to_go(run, tmp_path / "work")
+    assert (left.minutes, left.done) == (pytest.approx(run.minutes / 4), 150)
+    (place / f"{identity}.safetensors").write_bytes(b"damaged")
+    assert to_go(run, tmp_path / "work") == run
 
 
 def test_the_order_of_what_is_missing(measured):
@@ -64,7 +97,12 @@ def test_a_budget_is_filled(measured):
     chosen = within(plan, 25, attrgetter("minutes"))
     assert sum(run.minutes for run in chosen) <= 25
     assert [run.training.method for run in chosen[:2]] == ["erm", "sam"]
-    assert within(plan, 0, attrgetter("minutes")) == []
+    with pytest.raises(ValueError, match=r"nothing fits into --minutes 0.1; the shortest takes \d+\.\d minutes"):
+        within(plan, 0.1, attrgetter("minutes"))
+    for wrong in (0, -5, math.nan):
+        with pytest.raises(ValueError, match="give a positive number"):
+            within(plan, wrong, attrgetter("minutes"))
+    assert within([], 5, attrgetter("minutes")) == []
 
 
 def test_a_scaled_run_is_another_run(measured):

@@ -137,9 +137,13 @@ sam = { method = "sam", rho = 0.1 }
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("rho = 0.1", "rhoo = 0.1", "bad, row sam, column a: no setting is called 'rhoo'; did you mean 'rho'"),
-        ('"sam", rho', '"samm", rho', "bad, row sam, column a: method is 'samm'; did you mean"),
-        ("resnet18", "resnet19", "bad, row sam, column a: model is 'resnet19'; did you mean 'resnet18'"),
+        (
+            "rho = 0.1",
+            "rhoo = 0.1",
+            "bad/recipe.toml, row sam, column a: no setting is called 'rhoo'; did you mean 'rho'",
+        ),
+        ('"sam", rho', '"samm", rho', "bad/recipe.toml, row sam, column a: method is 'samm'; did you mean"),
+        ("resnet18", "resnet19", "bad/recipe.toml, row sam, column a: model is 'resnet19'; did you mean 'resnet18'"),
         ("seeds = [0]", "", "bad/recipe.toml has no seeds"),
         ("seeds = [0]", "sedes = [0]", "bad/recipe.toml: no setting is called 'sedes'; did you mean 'seeds'"),
         ("[rows]", "[rows", "recipe.toml cannot be read: "),
@@ -151,6 +155,26 @@ sam = { method = "sam", rho = 0.1 }
             "options = {radius = {rule = 'up'}}",
             "the rule of a radius is 'up'; choose from growth, random-",
         ),
+        ("rho = 0.1", "options = {alpa = 0.1}", "bad/recipe.toml, row sam, column a: sam has no option 'alpa'; "),
+        ("rho = 0.1", "options = 3", "bad/recipe.toml, sam: options is 3; give a table"),
+        ("rho = 0.1", 'rho = "a"', "bad/recipe.toml, row sam, column a: rho is 'a'; give a number"),
+        ("rho = 0.1", "rho = -0.1", "bad/recipe.toml, row sam, column a: rho is -0.1; give 0 or a positive number"),
+        ("rho = 0.1", "rho = nan", "rho is nan; give a number"),
+        ("rho = 0.1", "batch = 40.5", "batch is 40.5; give a whole number"),
+        ("rho = 0.1", 'epochs = "4"', "epochs is '4'; give a whole number"),
+        ("rho = 0.1", "epochs = 1.5", "epochs is 1.5; give a whole number"),
+        ("rho = 0.1", "epochs = true", "epochs is True; give a whole number"),
+        ("rho = 0.1", "average = -3", "average is -3; give 0 or a positive number"),
+        ("rho = 0.1", "images = -5", "images is -5; give a positive number"),
+        ("rho = 0.1", 'augment = "no"', "augment is 'no'; give true or false"),
+        ("rho = 0.1", "momentum = -1", "momentum is -1; give a number from 0 to below 1"),
+        ("rho = 0.1", "only = 3", "bad/recipe.toml, sam: only is 3; give a list"),
+        ("seeds = [0]", "seeds = 3", "bad/recipe.toml: seeds is 3; give different whole numbers"),
+        ("seeds = [0]", "seeds = [0, 0]", "bad/recipe.toml: seeds is [0, 0]; give different whole numbers"),
+        ('model = "resnet18"', 'model = "resnet18", seeds = 3', "bad/recipe.toml, a: seeds is 3; give different"),
+        ('a = { model = "resnet18" }', "a = 3", "bad/recipe.toml, columns: a is 3; give a table"),
+        ('sam = { method = "sam", rho = 0.1 }', 'sam = "sam"', "bad/recipe.toml, rows: sam is 'sam'; give a table"),
+        ('title = "t"', "title = 3", "bad/recipe.toml: title is 3; give a text"),
         ("rho = 0.1", "options = {radius = {rule = 'growth', rho = 0.1}}", "rule 'growth' cannot be made: 'by'"),
     ],
 )
@@ -167,6 +191,18 @@ def test_a_cell_the_recipe_has_not(tmp_path):
     (tmp_path / "bad" / "recipe.toml").write_text(GOOD)
     (tmp_path / "bad" / "paper.toml").write_text("[sam]\nb = [1.0, 0.1]\n")
     with pytest.raises(ValueError, match=r"bad/paper.toml has a cell sam, b that the recipe has not"):
+        load_recipe(tmp_path, "bad")
+
+
+@pytest.mark.parametrize("value", ["3", "[1.0]", '["a", 1]', "[1.0, 2.0, 3.0]"])
+def test_a_published_cell_is_a_mean_and_a_deviation(tmp_path, value):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "recipe.toml").write_text(GOOD)
+    (tmp_path / "bad" / "paper.toml").write_text(f"[sam]\na = {value}\n")
+    with pytest.raises(ValueError, match=r"bad/paper.toml: the cell sam, a is .*; give \[mean, standard deviation\]"):
+        load_recipe(tmp_path, "bad")
+    (tmp_path / "bad" / "paper.toml").write_text("sam = 3\n")
+    with pytest.raises(ValueError, match=r"bad/paper.toml: sam is 3; give a table"):
         load_recipe(tmp_path, "bad")
 
 

@@ -17,10 +17,12 @@ from small_text import copy_pairs
 from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.data.glue import GLUE
-from letsam.experiments.data.images import Images
+from letsam.experiments.data.hashes import label_hash, pixel_hash
+from letsam.experiments.data.images import Images, load
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.selection import chosen_device
 from letsam.experiments.training import TEXT
 from small_glue import save_deberta, small_sets
 
@@ -104,6 +106,9 @@ def test_the_runs_their_records_and_the_table(place, capsys):
     records = [json.loads(p.read_text()) for p in sorted((place / "results" / "reproduction").glob("*.json"))]
     assert [r["training"]["seed"] for r in records] == [0, 1]
     assert all(r["training"]["method"] == "sam" and len(r["rows"]) == 2 and r["environment"]["torch"] for r in records)
+    assert all(r["data"]["train"]["pixels_sha256"] == pixel_hash(load("digits").images) for r in records)
+    assert all(r["data"]["test"]["labels_sha256"] == label_hash(load("digits", split="test").labels) for r in records)
+    assert not any("noise" in r["data"] or "partial" in r["data"] for r in records)
     mean = 50 * sum(r["result"]["test_accuracy"] for r in records)
     assert f"{mean:.2f}" in out
     assert f"{mean - 90:+.2f}" in out
@@ -139,6 +144,21 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path):
         child.join()
 
 
+def test_a_damaged_record_is_named_and_not_overwritten(place, capsys):
+    assert main(["reproduce", "small", "--seeds", "0"]) == 0
+    bad, good = sorted((place / "results" / "reproduction").glob("*.json"))
+    bad.write_text(bad.read_text()[:-20])
+    before = bad.read_bytes()
+    capsys.readouterr()
+    assert main(["reproduce", "small", "--seeds", "0"]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert str(bad.relative_to(place)) in said.err
+    assert f"there is a record in {bad.relative_to(place)}; move it away" in said.out
+    assert bad.read_bytes() == before
+    assert f"{100 * json.loads(good.read_text())['result']['test_accuracy']:.2f} (1)" in said.out
+
+
 def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):
     assert main(["reproduce", "small", "--scale", "0.5", "--seeds", "0"]) == 0
     assert "shortened to 50 % of the epochs" in capsys.readouterr().out
@@ -162,6 +182,11 @@ def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
         (["small", "--columns", "x"], "small has no column 'x'; choose from plain"),
         (["small", "--seeds", "7"], "small has no seed 7; choose from 0, 1"),
         (["small", "--scale", "2"], "--scale is 2.0; give a number above 0, at most 1"),
+        (["small", "--minutes", "0"], "--minutes is 0; give a positive number"),
+        (["small", "--minutes", "0.00001"], "nothing fits into --minutes 1e-05; the shortest takes"),
+        (["small", "--device", "gpu"], "--device is 'gpu'; give cpu, cuda, or cuda:N"),
+        (["small", "--device", "cuda:x"], "--device is 'cuda:x'; give cpu, cuda, or cuda:N"),
+        (["small", "--device", "mps"], "--device is 'mps'; give cpu, cuda, or cuda:N"),
         (["small", "--device", "cuda"], "there is no CUDA device; use --device cpu"),
         (["small", "--recipes", "nowhere"], "no recipes in nowhere; run this in a clone of letsam"),
     ],
@@ -176,12 +201,39 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
     assert not (place / "results").exists()
 
 
+def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [chosen_device(x) for x in (None, "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
+    with pytest.raises(ValueError, match="--device is cuda:2, and the last GPU is cuda:1; give that or a smaller"):
+        chosen_device("cuda:2")
+
+
 def test_missing_data_is_told_before_anything_is_trained(place, capsys):
     (place / "recipes" / "small" / "recipe.toml").write_text(
         RECIPE.replace('"digits"', '"cifar10"').replace("small-cnn", "resnet32")
     )
     assert main(["reproduce", "small", "--data", str(place / "none")]) == 2
-    assert "run letsam data cifar10 first" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "run letsam data cifar10 first" in error
+    assert error.count("\n") == 1
+    assert not (place / "results").exists()
+
+
+def test_cells_without_their_data_are_skipped_and_told_at_once(place, capsys):
+    columns = '[columns]\nplain = { }\nother = { data = "cifar10", model = "resnet32" }'
+    (place / "recipes" / "small" / "recipe.toml").write_text(RECIPE.replace("[columns]\nplain = { }", columns))
+    command = ["reproduce", "small", "--seeds", "0", "--data", str(place / "none")]
+    assert main([*command, "--plan"]) == 0
+    capsys.readouterr()
+    assert main(command) == 1
+    said = capsys.readouterr()
+    first = said.out.splitlines()[0]
+    assert first.startswith("skipped, 2 runs (erm in other, sam in other): ")
+    assert "run letsam data cifar10 first" in first
+    assert said.err == "letsam: runs were skipped for lack of cifar10; get it, and run this again\n"
+    assert len(list((place / "results" / "reproduction").glob("digits-*.json"))) == 2
+    assert "not run" in said.out
 
 
 def test_a_table_with_our_cells(place):

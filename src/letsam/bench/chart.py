@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from ..experiments.record import write
+from ..files import write
 from .record import title
 from .rows import Row, milliseconds
 

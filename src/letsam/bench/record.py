@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..experiments.record import environment, read_json, write_json
+from ..experiments.records import BENCH, FORMAT
 from .peers import PACKAGE
 from .rows import KEYS, Row
 from .settings import Settings
 
-FORMAT = 1
-KIND = "letsam bench"
 RATIOS = {
     True: "the median, over rounds in which everybody makes one step, of the ratio within the round",
     False: "of ms/step",
@@ -35,7 +34,7 @@ def new_record(
 ) -> dict[str, Any]:
     """Everything about a run."""
     return {
-        "kind": KIND,
+        "kind": BENCH,
         "format": FORMAT,
         "command": settings.command(),
         "environment": {**environment(), **device},
@@ -92,7 +91,7 @@ def read_record(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     record = read_json(path)
-    if not isinstance(record, dict) or (record.get("kind"), record.get("format")) != (KIND, FORMAT):
+    if not isinstance(record, dict) or (record.get("kind"), record.get("format")) != (BENCH, FORMAT):
         raise ValueError(f"{path} is no record of letsam bench in format {FORMAT}")
     whole = all(isinstance(record.get(key), kind) for key, kind in SHAPE.items())
     if not whole or not all(isinstance(row, dict) and set(row) == set(KEYS) for row in record["rows"]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from .record import write
+from ..files import write
 
 KEY = "letsam"
+
+
+class Unusable(ValueError):
+    """A file that is damaged, or a checkpoint of something else: nobody can go on from it."""
 
 
 def save_checkpoint(path: Path, state: Any) -> None:
@@ -30,16 +35,27 @@ def save_checkpoint(path: Path, state: Any) -> None:
 
 
 def load_checkpoint(path: Path) -> Any:
-    """What was saved; ValueError with one line if the file is damaged or something else."""
+    """What was saved; Unusable with one line if the file is damaged or something else, OSError if it cannot be read."""
     try:
+        path.open("rb").close()  # says in words what is wrong with the disk, which safe_open does not
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         if metadata["sha256"] != _hash(metadata[KEY], tensors):
             raise ValueError
         return _put_together(json.loads(metadata[KEY]), tensors)
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise Unusable(f"{path} is not a whole checkpoint ({type(error).__name__})") from None
+
+
+def epochs_of(path: Path) -> int:
+    """How many epochs a checkpoint of a run has behind it, by its header alone; 0 if there is none to read."""
+    try:
+        with safe_open(path, "pt") as file:
+            state = _put_together(json.loads((file.metadata() or {})[KEY]), defaultdict(torch.Tensor))
+        return len(state["rows"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return 0
 
 
 def _hash(skeleton: str, tensors: dict[str, Tensor]) -> str:

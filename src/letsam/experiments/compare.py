@@ -13,11 +13,11 @@ import letsam
 
 from .config import Config, Job, Spec
 from .display import Display, LiveDisplay
-from .loop import optimizer
 from .models.small_cnn import small_cnn
+from .optimizers import optimizer
 from .pool import work
 from .record import write_json
-from .reproduce import records
+from .records import records
 from .summary import Records, summarize
 from .train import CHECKPOINTS, RECORDS, training
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from ..measure import Surface, figures
 from .found import Found, find
-from .measures import KIND as MEASURE
 from .panels import Drawing, panels, radii, series
 from .recipe import Figure, Table
-from .reproduce import KIND as RUN
-from .reproduce import records
+from .records import MEASURE, RUN, records
 from .study import STUDY
 from .study_drawing import study_drawings
 

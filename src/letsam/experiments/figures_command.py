@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from ..terminal import print_line
 from .recipe import Figure, Table, list_recipes, load_recipe
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ def figures(request: Figures, console: Console) -> None:
         found = draw(table, request.results, request.out, console)
         missing = lacking(table, request.results) if isinstance(table, Figure) else ""
         if missing:
-            _say(console, f"{table.name}: {missing}")
+            print_line(console, f"{table.name}: {missing}")
         sections.append(Section(table, found, missing))
     write_page(request.page, sections, request.results, request.out)
-    _say(console, f"Page: {request.page}")
+    print_line(console, f"Page: {request.page}")
 
 
 def draw(table: Table, results: Path, out: Path, console: Console) -> list[Drawing]:
@@ -57,9 +58,5 @@ def draw(table: Table, results: Path, out: Path, console: Console) -> list[Drawi
     found = drawings(table, results)
     for drawing in found:
         drawing.draw(out / drawing.name)
-        _say(console, f"{out / drawing.name}.png, .svg: {drawing.caption}")
+        print_line(console, f"{out / drawing.name}.png, .svg: {drawing.caption}")
     return found
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

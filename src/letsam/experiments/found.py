@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .recipe import Table, Training
-from .reproduce import Record
+from .records import Record, training_of
 
 ByLength = dict[str, dict[int, Record]]
 
@@ -54,7 +54,7 @@ def _by_length(records: dict[str, Record]) -> ByLength:
     """Records by everything but the number of epochs, then by that."""
     lengths: ByLength = {}
     for record in records.values():
-        training = Training(**record["training"])
+        training = training_of(record)
         lengths.setdefault(_any_length(training), {})[training.epochs] = record
     return lengths
 

@@ -9,27 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import letsam
 
+from ..terminal import held
+from . import history
 from .average import Average
-from .checkpoint import load_checkpoint, save_checkpoint
-from .control import control
+from .checkpoint import Unusable, load_checkpoint, save_checkpoint
+from .optimizers import optimizer
+from .part import Part
 from .recipe import Training
-from .record import Row
+from .record import Row, environment
 from .schedule import factor
-from .signal import Signal
 from .source import ALL, TRAINING, VALIDATION, AnySet, Batch
 from .task import task_of
 
 EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
+LATER = {"part", "history"}
+"""What checkpoints of older versions do not have."""
 Tell = Callable[[Row], None]
 
 
@@ -37,7 +40,7 @@ class Run:
     """Everything that changes during one run, and how it goes through an epoch."""
 
     def __init__(self, training: Training, train: AnySet, test: AnySet, device: str) -> None:
-        self.training, self.device = training, torch.device(device)
+        self.training, self.device, self.sets = training, torch.device(device), (train, test)
         self.task = task_of(training, train, test, self.device)
         self.source = self.task.source
         torch.manual_seed(training.seed)
@@ -46,27 +49,37 @@ class Run:
         self.steps = self.source.steps
         self.opt = optimizer(training, self.model, self.steps * training.epochs)
         self.rows: list[Row] = []
+        self.history: list[history.Part] = []
+        self._part: Part | None = None
         self._loss_fn = self.task.loss_fn(per_sample=self.opt.keep < 1)
 
     def epoch(self) -> Row:
-        """Train one epoch, measure, and add a row."""
-        number, begin = len(self.rows), time.perf_counter()
-        self.model.train()
-        if self._given_back(number) and self.opt.needs_validation:
-            self.opt.freeze_radius()
-        total = torch.zeros((), device=self.device, dtype=torch.float64)
-        passes, signal = 0, Signal(self.opt)
-        for i in range(self.steps):
-            total += self._step(number, i)
-            passes += self.opt.last.passes
-            signal.listen()
-        train_loss = float(total) / self.steps  # waits for the device: the epoch is over
-        seconds = time.perf_counter() - begin
+        """Train to the end of an epoch."""
+        while (row := self.advance()) is None:
+            pass
+        return row
+
+    def advance(self) -> Row | None:
+        """One step; after the last one of an epoch measure, and add a row."""
+        if self._part is None:
+            self._part = self._begun()
+        part, number = self._part, len(self.rows)
+        part.add(self._step(number, part.steps))
+        if part.steps < self.steps:
+            return None
+        train_loss, passes = part.means()  # waits for the device: the epoch is over
+        seconds = part.seconds()
         if self.average is not None and self._averaged(number + 1) > 0:
             self.average.update(1 / self._averaged(number + 1))
-        row = self._measured(number + 1, train_loss, passes / self.steps) | signal.row()
-        self.rows.append(row | {"seconds": seconds, "seconds_with_test": time.perf_counter() - begin})
+        row = self._measured(number + 1, train_loss, passes) | part.signal.row()
+        self.rows.append(row | {"seconds": seconds, "seconds_with_test": part.seconds()})
+        self._part = None
         return self.rows[-1]
+
+    @property
+    def progress(self) -> str:
+        """epoch 3, or: epoch 3, 20 steps"""
+        return f"epoch {len(self.rows)}" + (f", {self._part.steps} steps" if self._part else "")
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs."""
@@ -78,20 +91,43 @@ class Run:
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
             "rows": self.rows,
+            "history": self.history,
+            "part": None if self._part is None else self._part.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; ValueError if it belongs to another run."""
-        if state["identity"] != self.training.identity:
-            raise ValueError("the checkpoint belongs to other settings; start the run in another folder")
+        """Go on from there; Unusable, and nothing has changed, if it belongs to another run."""
+        self._check(state)
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load(state["average"])
         self.opt.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-        if state["device_rng"] is not None:
+        if self._on_gpu and state["device_rng"] is not None:
             torch.cuda.set_rng_state(state["device_rng"], self.device)
-        self.rows = list(state["rows"])
+        self.rows, self.history = list(state["rows"]), list(state.get("history", []))
+        if state.get("part") is not None:
+            self._part = self._begun()
+            self._part.load_state_dict(state["part"])
+
+    def _begun(self) -> Part:
+        """An epoch that begins, or is gone on with."""
+        self.model.train()
+        if self._given_back(len(self.rows)) and self.opt.needs_validation:
+            self.opt.freeze_radius()
+        return Part(self.opt, self.device)
+
+    def _check(self, state: Any) -> None:
+        """What a resumed run needs is there, and of the same settings and model."""
+        needed = self.state_dict().keys() - LATER
+        lacking = sorted(needed - state.keys()) if isinstance(state, dict) else ["settings"]
+        if lacking:
+            raise Unusable(f"the checkpoint has no {lacking[0]}")
+        if state["identity"] != self.training.identity:
+            raise Unusable("the checkpoint belongs to other settings")
+        ours, theirs = ({k: v.shape for k, v in model.items()} for model in (self.model.state_dict(), state["model"]))
+        if ours != theirs:
+            raise Unusable("the checkpoint belongs to another model")
 
     def _step(self, epoch: int, i: int) -> Tensor:
         t = epoch * self.steps + i
@@ -164,30 +200,6 @@ class Run:
             torch.compiler.reset()
 
 
-def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
-    """The method around its base; a method that plans over the run is told how many steps it has."""
-    lr, weight_decay, params = training.lr, training.weight_decay, model.parameters()
-    base: torch.optim.Optimizer
-    if training.base == "sgd":
-        base = torch.optim.SGD(params, lr, training.momentum, weight_decay=weight_decay, fused=True)
-    else:
-        adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
-        base = adam(params, lr, (0.9, training.beta2), training.eps, weight_decay, fused=True)
-    if training.clip:
-        base.register_step_pre_hook(partial(_clip, training.clip))
-    options = dict(training.options)
-    if letsam.describe(training.method).takes("total_steps"):
-        options.setdefault("total_steps", total_steps)
-    if "radius" in options:
-        options["radius"] = control(options["radius"], total_steps, training.seed)
-    return letsam.create(training.method, base, model=model, rho=training.rho, **options)
-
-
-def _clip(norm: float, base: torch.optim.Optimizer, *_: Any) -> None:
-    """Shorten the gradient that the base is about to step with; the derivative of a learned radius does not see it."""
-    nn.utils.clip_grad_norm_([p for group in base.param_groups for p in group["params"]], norm)
-
-
 def train_run(
     make: Callable[[], Run], folder: Path, tell: Tell, say: Callable[[str], None], every: float = 60.0
 ) -> Run:
@@ -195,12 +207,9 @@ def train_run(
     run = make()
     checkpoint = folder / f"{run.training.identity}.safetensors"
     if checkpoint.exists():
-        try:
-            run.load_state_dict(load_checkpoint(checkpoint))
-            say(f"{run.training}: goes on after epoch {len(run.rows)}")
-        except (ValueError, RuntimeError, KeyError) as error:  # whatever is wrong with the file, the run can start anew
-            say(f"{run.training}: starts anew: {' '.join(str(error).split())[:200]}")
-            run = make()
+        _resume(run, checkpoint, say)
+    if changed := history.gone_on(run.history, environment(str(run.device)), len(run.rows)):
+        say(f"{run.training}: it began elsewhere, and the last digits may differ: {changed}")
     try:
         _to_the_end(run, checkpoint, tell, every)
     finally:
@@ -208,11 +217,29 @@ def train_run(
     return run
 
 
+def _resume(run: Run, checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Go on from a checkpoint. One that nobody can use is kept beside it; of any other trouble it is not to blame."""
+    try:
+        run.load_state_dict(load_checkpoint(checkpoint))
+        say(f"{run.training}: goes on after {run.progress}")
+    except Unusable as error:
+        bad = checkpoint.replace(checkpoint.with_name(f"{checkpoint.name}.bad"))
+        say(f"{run.training}: starts anew: {error}; it is kept as {bad}")
+    except (RuntimeError, ValueError, KeyError, TypeError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RuntimeError(f"{checkpoint} cannot be loaded ({reason}): mend that, or move it to start anew") from None
+
+
 def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
+    """Whoever stops it waits for the end of the step, and loses nothing."""
     saved = time.monotonic()
-    while len(run.rows) < run.training.epochs:
-        row = run.epoch()
-        if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+    with held() as stop:
+        while len(run.rows) < run.training.epochs and not stop:
+            row = run.advance()
+            if row is not None:
+                if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+                    save_checkpoint(checkpoint, run.state_dict())
+                    saved = time.monotonic()
+                tell(row)
+        if stop:
             save_checkpoint(checkpoint, run.state_dict())
-            saved = time.monotonic()
-        tell(row)

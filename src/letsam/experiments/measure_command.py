@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..terminal import print_line
+from .lacking import complain, lacking
 from .progress import Progress
 from .recipe import Training, load_recipe
 from .selection import Selection, loader
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .measures import Settings
-    from .reproduce import Record
+    from .records import Record
     from .source import AnySet
 
 
@@ -39,7 +41,7 @@ class Measure(Selection):
 def measure(request: Measure, console: Console) -> None:
     """Measure every run that has a record and a checkpoint and was not measured yet."""
     from .measures import Settings
-    from .reproduce import records
+    from .records import records
 
     table = load_recipe(request.recipes, request.table)
     request.check(table)
@@ -49,15 +51,20 @@ def measure(request: Measure, console: Console) -> None:
     queue = [(r, c, run) for r, c, run in wanted if run.identity in done]
     if not queue:
         raise ValueError(f"none of these runs has a record in {request.results}: letsam reproduce {table.name} first")
-    images = loader(request.data, device)
+    images, say = loader(request.data, device), partial(print_line, console)
+    if len(queue) < len(wanted):
+        say(f"{len(wanted) - len(queue)} of {len(wanted)} runs have no record yet")
+    without, failed = lacking(queue, images, say), 0
+    queue = [cell for cell in queue if cell[2].data not in without]
     with Progress(console, settings.passes * len(queue)) as progress:
-        if len(queue) < len(wanted):
-            progress.say(f"{len(wanted) - len(queue)} of {len(wanted)} runs have no record yet")
         for i, (row, column, run) in enumerate(queue):
             place = request.work / table.records / run.identity
             where = request, place, progress, i * settings.passes
             command = request.command(row, column, run)
-            _measure_run(*where, done[run.identity], run, images(run.data)[0], settings, device, command)
+            failed += not _measure_run(*where, done[run.identity], run, images(run.data)[0], settings, device, command)
+    if failed:
+        raise RuntimeError(f"{failed} of {len(queue)} runs could not be measured; their lines above say why")
+    complain(without)
 
 
 def _measure_run(
@@ -71,8 +78,8 @@ def _measure_run(
     settings: Settings,
     device: str,
     command: str,
-) -> None:
-    """One run; what is wrong with its files is a line, and the next run has its turn."""
+) -> bool:
+    """One run; what is wrong with its files is a line, and the next run has its turn. Whether nothing was."""
     from .folder import Busy, locked
     from .measures import measured
     from .record import write_json
@@ -83,6 +90,7 @@ def _measure_run(
         progress.say(f"{run}: measured already; delete {path} to measure it anew")
     elif not (place / f"{run.identity}.safetensors").exists():
         progress.say(f"{run}: no checkpoint in {place}; measure on the machine that trained it, or train it again")
+        return False
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -95,6 +103,8 @@ def _measure_run(
             progress.say(f"{run}: another process is at it")
         except ValueError as error:
             progress.say(f"{run}: {error}")
+            return False
+    return True
 
 
 def _tell(progress: Progress, before: int, passes: int, run: Training, point: int) -> None:

@@ -26,11 +26,9 @@ from .data.augment import normalise
 from .data.images import Images
 from .recipe import Training
 from .record import environment
-from .reproduce import Record, device_name
+from .records import FORMAT, MEASURE, Record
 from .source import AnySet, parts
 
-KIND = "letsam measure"
-FORMAT = 1
 SEED = 0
 """Of the directions and of the random vectors of the Hessian."""
 BATCH = 1000
@@ -113,12 +111,12 @@ def measured(
         sharpness = measure.m_sharpness(objective(settings.images, settings.m), settings.rho)
         curvature = _curvature(objective(settings.hessian_images, settings.m), settings)
     return {
-        "kind": KIND,
+        "kind": MEASURE,
         "format": FORMAT,
         "identity": training.identity,
         "training": record["training"],
         "weights": record["weights"],
-        "environment": {**environment(), "device": device_name(device)},
+        "environment": environment(device),
         "command": command,
         "settings": {**asdict(settings), "seed": SEED},
         "seconds": time.perf_counter() - begin,
@@ -129,22 +127,25 @@ def measured(
 def _trained(checkpoint: Path, record: Record, classes: int, device: str) -> nn.Module:
     """The network with the weights that the record of its run is about; ValueError if the checkpoint has others."""
     model = models.create(record["training"]["model"], classes)
-    model.load_state_dict(load_checkpoint(checkpoint)["model"])
-    if models.digest(model) != record["weights"]:
+    try:
+        model.load_state_dict(load_checkpoint(checkpoint)["model"])
+    except (RuntimeError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{checkpoint} has no weights of {record['training']['model']}; make the run again") from None
+    if models.digest(model) != record.get("weights"):
         raise ValueError(f"{checkpoint} has other weights than the record of its run; make the run again")
     model = model.to(device)
     return model.to(memory_format=torch.channels_last) if device.startswith("cuda") else model  # type: ignore[call-overload]
 
 
-def _curvature(objective: measure.Objective, settings: Settings) -> dict[str, float]:
-    top = measure.top_eigenvalue(objective, steps=settings.steps, tolerance=settings.tolerance, seed=SEED)
-    trace = measure.trace(objective, probes=settings.probes, seed=SEED)
-    return {
-        "top_eigenvalue": top.value,
-        "top_eigenvalue_residual": top.residual,
-        "trace": trace.value,
-        "trace_error": trace.error,
-    }
+def _curvature(objective: measure.Objective, settings: Settings) -> dict[str, float | None]:
+    """Nothing where a product with the Hessian is not finite, as at the weights of a run that diverged."""
+    names = ("top_eigenvalue", "top_eigenvalue_residual", "trace", "trace_error")
+    try:
+        top = measure.top_eigenvalue(objective, steps=settings.steps, tolerance=settings.tolerance, seed=SEED)
+        trace = measure.trace(objective, probes=settings.probes, seed=SEED)
+    except FloatingPointError:
+        return dict.fromkeys(names)
+    return dict(zip(names, (top.value, top.residual, trace.value, trace.error), strict=True))
 
 
 def _landscapes(

@@ -9,11 +9,12 @@ from .plan import Planned, Speeds
 from .progress import Progress
 from .recipe import Training
 from .reproduce_command import Reproduce, maker
+from .selection import loader
 
 if TYPE_CHECKING:
     from .loop import Run
     from .record import Row
-    from .reproduce import Record
+    from .records import Record
 
 
 def runner(
@@ -28,7 +29,7 @@ def runner(
     from .record import read_json
     from .reproduce import name_of, run_all
 
-    make, results, work = maker(request, device), request.results / folder, request.work / folder
+    make, results, work = maker(loader(request.data, device), device), request.results / folder, request.work / folder
     for place in (results, work):
         place.mkdir(parents=True, exist_ok=True)
     done = 0.0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any, TypeVar
 
 import letsam
 
+from .checkpoint import epochs_of
 from .data.glue import GLUE
 from .recipe import Table, Training
+from .records import BENCH, of_kind, records, training_of
 
 Thing = TypeVar("Thing")
 ANCHORS = ("erm", "sam", "lets-sam", "asam", "lets-asam")
@@ -55,6 +57,13 @@ CHECKPOINT = 11.0
 """Of a checkpoint that is not among them: an encoder of base size."""
 ASSUMED = {"cuda": 100.0, "cpu": 0.05}
 """10¹² operations a second that such a machine is taken to do."""
+LOOP, START = 1.5, {"cuda": 1.0, "cpu": 0.0}
+"""What a run takes beside the bare steps of a benchmark: batches and tests, as a factor, and minutes to compile. Chosen
+by the runs of ERM, SAM and LETS-SAM on CIFAR-10 on an H200: within a tenth of the fastest of each. Runs that shared the
+GPU took up to 1.6 times as long, and other networks were not looked at."""
+Key = tuple[str, ...]
+Pace = tuple[float, float]
+"""(milliseconds of a pass, with everything else of the run in it, but for the seconds of the start)."""
 
 
 @dataclass(frozen=True)
@@ -68,34 +77,50 @@ class Planned:
     minutes: float
     measured: bool
     """Whether the minutes come from a measurement on such a device."""
+    done: int = 0
+    """Epochs that a checkpoint has; the minutes are those of the rest."""
 
 
 class Speeds:
-    """Milliseconds of a pass by device, model and batch, from the records of benchmarks and of finished runs."""
+    """How long runs take on a device: by finished runs there, else by the bare steps of benchmarks."""
 
     def __init__(self, folders: Iterable[Path], device: str) -> None:
         self._kind = "cpu" if device == "cpu" else "cuda"
-        self._known: dict[tuple[str, int], float] = {}
-        for path in sorted(path for folder in folders for path in folder.glob("*.json")):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            if _device(record) == device:
-                for kind, ms in (_from_bench(record) | _from_run(record)).items():
-                    self._known[kind] = min(ms, self._known.get(kind, ms))  # a run may have shared the device
+        self._runs: dict[Key, Pace] = {}
+        self._steps: dict[tuple[str, int], float] = {}
+        for folder in folders:
+            for record in (record for record in records(folder).values() if _device(record) == device):
+                for key, pace in _from_run(record).items():
+                    self._runs[key] = min(pace, self._runs.get(key, pace))  # others may have shared the device
+            for record in (record for _, record in of_kind(folder, BENCH) if _device(record) == device):
+                for what, ms in _from_bench(record).items():
+                    self._steps[what] = min(ms, self._steps.get(what, ms))
 
     def minutes(self, training: Training) -> tuple[float, bool]:
         """How long a run takes, and whether that was measured."""
-        ms = self._known.get((_what(training), training.batch))
-        guess = self._guess(training) if ms is None else ms
-        return guess * passes(training) / 60_000, ms is not None
+        pace, measured = self._pace(training)
+        if pace is not None:
+            return (pace[1] + pace[0] * passes(training) / 1000) / 60, measured
+        step = self._steps.get((training.model, training.batch))
+        ms = LOOP * (self._guess(training) if step is None else step)
+        return START[self._kind] + ms * passes(training) / 60_000, step is not None
+
+    def _pace(self, training: Training) -> tuple[Pace | None, bool]:
+        """Of runs like this one; else of those with another batch, which is then a guess."""
+        like = [self._runs[key] for key in _keys(training) if key in self._runs]
+        what = _keys(training)[1]
+        others = [
+            (ms * training.batch / int(key[2]), start)
+            for key, (ms, start) in self._runs.items()
+            if key[:2] == what[:2] and key[3:] == what[3:]
+        ]
+        return like[0] if like else min(others, default=None), bool(like)
 
     def _guess(self, training: Training) -> float:
         """From another batch of the same model, else from the multiplications it takes."""
-        what = _what(training)
-        others = [ms * training.batch / batch for (model, batch), ms in self._known.items() if model == what]
-        if others:
-            return min(others)
+        steps = [ms * training.batch / batch for (model, batch), ms in self._steps.items() if model == training.model]
         operations = 3 * 2e9 * _gflop(training) * training.batch
-        return 1000 * operations / (ASSUMED[self._kind] * 1e12)
+        return min(steps, default=1000 * operations / (ASSUMED[self._kind] * 1e12))
 
 
 def steps_per_epoch(training: Training) -> int:
@@ -121,13 +146,25 @@ def missing(table: Table, done: set[str], speeds: Speeds, scale: float = 1.0) ->
     return sorted(plan, key=_usefulness)
 
 
+def to_go(run: Planned, work: Path) -> Planned:
+    """The same with the minutes that are left of it, if a checkpoint of it is in the folder."""
+    identity, epochs = run.training.identity, run.training.epochs
+    done = min(epochs, epochs_of(work / identity / f"{identity}.safetensors"))
+    return replace(run, minutes=run.minutes * (1 - done / epochs), done=done)
+
+
 def within(things: list[Thing], minutes: float, cost: Callable[[Thing], float]) -> list[Thing]:
     """As many of them, in their order, as fit into the time; what does not fit leaves room for what does."""
+    if not minutes > 0:
+        raise ValueError(f"--minutes is {minutes:g}; give a positive number")
     chosen, left = [], minutes
     for thing in things:
         if cost(thing) <= left:
             chosen.append(thing)
             left -= cost(thing)
+    if things and not chosen:
+        shortest = min(map(cost, things))
+        raise ValueError(f"nothing fits into --minutes {minutes:g}; the shortest takes {shortest:.1f} minutes")
     return chosen
 
 
@@ -137,9 +174,10 @@ def _usefulness(run: Planned) -> tuple[Any, ...]:
     return run.training.seed, run.training.epochs * _gflop(run.training), rank, run.minutes
 
 
-def _what(training: Training) -> str:
-    """What a pass goes through: the model; of sentences the task, too, since its rows have a length of their own."""
-    return f"{training.model} on {training.data}" if training.data in GLUE else training.model
+def _keys(training: Training) -> list[Key]:
+    """What runs of like pace share: network, data and batch, and if there are any, the method."""
+    what = training.model, training.data, str(training.batch), str(training.length)
+    return [(*what, training.method), what]
 
 
 def _gflop(training: Training) -> float:
@@ -153,16 +191,16 @@ def _device(record: dict[str, Any]) -> str | None:
 
 def _from_bench(record: dict[str, Any]) -> dict[tuple[str, int], float]:
     """The fastest plain step of ours in a record of `letsam bench`."""
-    rows = [r for r in record.get("rows", []) if r.get("kind") == "letsam" and r.get("name") == "erm" and r.get("ms")]
-    if not rows or "settings" not in record:
-        return {}
-    settings = record["settings"]
-    return {(settings["model"], settings["batch"]): min(row["ms"] for row in rows)}
+    rows = [r for r in record["rows"] if r.get("kind") == "letsam" and r.get("name") == "erm" and r.get("ms")]
+    what = record["settings"].get("model"), record["settings"].get("batch")
+    return {what: min(row["ms"] for row in rows)} if rows and None not in what else {}
 
 
-def _from_run(record: dict[str, Any]) -> dict[tuple[str, int], float]:
-    """Of a finished run: everything in it, shared out among its passes."""
-    if "training" not in record or not record.get("seconds"):
+def _from_run(record: dict[str, Any]) -> dict[Key, Pace]:
+    """Of a finished run: its epochs, shared out among their passes; the first one is longer by what compiling takes."""
+    training, epochs = training_of(record), [row.get("seconds_with_test") for row in record["rows"]]
+    if not epochs or None in epochs:
         return {}
-    training = Training(**record["training"])
-    return {(_what(training), training.batch): 1000 * record["seconds"] / passes(training)}
+    later = mean(epochs[1:] or epochs)
+    pace = 1000 * later * training.epochs / passes(training), max(0.0, epochs[0] - later)
+    return dict.fromkeys(_keys(training), pace)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from .loop import Run
-    from .reproduce import Record
+    from .records import Record
     from .search import Search
 
 PRICE = "price"
@@ -24,8 +24,7 @@ PRICE = "price"
 
 def price(request: Reproduce, table: Table, console: Console) -> None:
     """Plan, make the searches that fit into the time, write a record of each, show the bill."""
-    from .record import write_json
-    from .reproduce import device_name
+    from .record import device_name, write_json
     from .search import bill_rows, load_optuna, made, price_record
 
     request.check(table)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..terminal import print_line
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,7 +42,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Something worth a line."""
         self._spoken = time.monotonic()
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(self.console, text)
 
     def _left(self, done: float) -> str:
         """By what was done since the start; what was there before that was not done now."""

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from . import shape
+from .optimizers import check_method
 from .training import Training, hint, one_of
 
 FIGURES = ("generalization-gap", "convergence", "loss-landscape")
@@ -46,9 +48,11 @@ class Table:
 
     def cell(self, row: str, column: str, seed: int) -> Training:
         """The run of a cell."""
-        return _training(
-            f"{self.name}, row {row}, column {column}", self.train, self.columns[column], self.rows[row], seed
-        )
+        return _training(self.place(row, column), self.train, self.columns[column], self.rows[row], seed)
+
+    def place(self, row: str, column: str) -> str:
+        """Where the settings of a cell are written."""
+        return f"{self.name}/recipe.toml, row {row}, column {column}"
 
     def has(self, row: str, column: str) -> bool:
         """Whether there is such a cell."""
@@ -97,18 +101,30 @@ def load_recipe(folder: Path, name: str) -> Table:
     read = _toml(folder / name / "recipe.toml")
     if "figure" in read:
         return _figure(folder, name, read)
-    _only(f"{name}/recipe.toml", read, ("title", "source", "seeds", "records", "train", "columns", "rows", "search"))
-    _all(name, read, ("title", "source", "seeds", "columns", "rows"))
+    where = f"{name}/recipe.toml"
+    shape.only(where, read, ("title", "source", "seeds", "records", "train", "columns", "rows", "search"))
+    shape.need(where, read, ("title", "source", "seeds", "columns", "rows"))
+    shape.parts(where, read)
     for row, settings in read["rows"].items():
         for column in settings.get("only", ()):
-            one_of(f"{name}/recipe.toml: a column of {row}", column, read["columns"])
-    published, where = _published(folder / name / "paper.toml", read), read.get("records", REPRODUCTION)
-    rest = read["columns"], read["rows"], published, where
+            one_of(f"{where}: a column of {row}", column, read["columns"])
+    published, records = _published(folder / name / "paper.toml", read), read.get("records", REPRODUCTION)
+    rest = read["columns"], read["rows"], published, records
     table = Table(
         name, read["title"], read["source"], tuple(read["seeds"]), read.get("train", {}), *rest, read.get("search", {})
     )
-    table.runs()
+    _check_methods(table)
     return table
+
+
+def _check_methods(table: Table) -> None:
+    """Every cell is a run, and its method takes its options."""
+    for row, column, training in table.runs():
+        if training.seed == table.seeds_of(column)[0]:
+            try:
+                check_method(training)
+            except ValueError as error:
+                raise ValueError(f"{table.place(row, column)}: {error}") from None
 
 
 def load_choices(folder: Path) -> list[dict[str, str]]:
@@ -118,8 +134,11 @@ def load_choices(folder: Path) -> list[dict[str, str]]:
 
 def _figure(folder: Path, name: str, read: Settings) -> Figure:
     keys = ("title", "source", "seeds", "figure", "tables", "columns", "rows")
-    _only(f"{name}/recipe.toml", read, keys)
-    _all(name, read, keys)
+    where = f"{name}/recipe.toml"
+    shape.only(where, read, keys)
+    shape.need(where, read, keys)
+    shape.kind(where, read, {"title": str, "source": str, **dict.fromkeys(("tables", "columns", "rows"), list)})
+    shape.seeds(where, read)
     one_of(f"{name}/recipe.toml: figure", read["figure"], FIGURES)
     tables = tuple(load_recipe(folder, table) for table in read["tables"])
     for table in tables:
@@ -136,18 +155,20 @@ def _figure(folder: Path, name: str, read: Settings) -> Figure:
 def _published(path: Path, recipe: Settings) -> dict[tuple[str, str], tuple[float, float]]:
     """The cells of paper.toml; a recipe of our own has none."""
     cells = {}
-    for row, columns in (_toml(path) if path.exists() else {}).items():
-        for column, (mean, std) in columns.items():
+    where, read = f"{path.parent.name}/paper.toml", _toml(path) if path.exists() else {}
+    shape.kind(where, read, dict.fromkeys(read, dict))
+    for row, columns in read.items():
+        for column, value in columns.items():
             if row not in recipe["rows"] or column not in recipe["columns"]:
-                raise ValueError(f"{path.parent.name}/paper.toml has a cell {row}, {column} that the recipe has not")
-            cells[row, column] = (float(mean), float(std))
+                raise ValueError(f"{where} has a cell {row}, {column} that the recipe has not")
+            cells[row, column] = shape.cell(f"{where}: the cell {row}, {column}", value)
     return cells
 
 
 def _training(where: str, train: Settings, column: Settings, row: Settings, seed: int) -> Training:
     settings = {**train, **_without(column, "seeds"), **_without(row, "only")}
     settings["options"] = {k: v for part in (train, column, row) for k, v in part.get("options", {}).items()}
-    _only(where, settings, tuple(f.name for f in fields(Training) if f.name != "seed"))
+    shape.only(where, settings, tuple(f.name for f in fields(Training) if f.name != "seed"))
     try:
         return Training(**settings, seed=seed)
     except (ValueError, TypeError) as error:
@@ -163,15 +184,3 @@ def _toml(path: Path) -> Settings:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-
-
-def _only(where: str, settings: Settings, known: tuple[str, ...]) -> None:
-    for key in settings:
-        if key not in known:
-            raise ValueError(f"{where}: no setting is called {key!r}; {hint(key, list(known))}")
-
-
-def _all(name: str, read: Settings, keys: tuple[str, ...]) -> None:
-    for key in keys:
-        if key not in read:
-            raise ValueError(f"{name}/recipe.toml has no {key}")

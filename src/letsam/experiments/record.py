@@ -1,4 +1,4 @@
-"""Files of a run: atomic writes, and the environment."""
+"""JSON files of a run, and the environment."""
 
 from __future__ import annotations
 
@@ -12,21 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..files import write
+
 Row = dict[str, Any]
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write all or nothing: a temporary file beside it, flushed to the disk, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -51,7 +39,7 @@ def finite(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def environment() -> dict[str, Any]:
+def environment(device: str | None = None) -> dict[str, Any]:
     """Versions and hardware; nothing that names the user, the machine or a folder."""
     import torch
 
@@ -65,7 +53,15 @@ def environment() -> dict[str, Any]:
         "memory_gib": _memory(),
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "revision": _revision(),
+        **({} if device is None else {"device": device_name(device)}),
     }
+
+
+def device_name(device: str) -> str:
+    """The name of the GPU, or cpu."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
 
 
 def _version(package: str) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from .data.glue import GLUE
 from .folder import Busy, locked
@@ -14,13 +14,12 @@ from .loop import Run, train_run
 from .models import digest
 from .plan import Planned
 from .recipe import Table, Training
-from .record import Row, environment, read_json, write_json
+from .record import Row, environment, write_json
+from .records import FORMAT, RUN, Record
+from .seen import is_partial, seen
 
-KIND = "letsam run"
-FORMAT = 1
 BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
 """What a table of translations shows; of images it is the test accuracy, of GLUE the first metric, in per cent."""
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,8 @@ class Cell:
     column: str
     ours: tuple[float, ...]
     published: tuple[float, float] | None
+    partial: bool = False
+    """Whether one of our runs saw a part of the set alone."""
 
     @property
     def text(self) -> str:
@@ -38,30 +39,22 @@ class Cell:
         if not self.ours:
             return "not run"
         spread = f" ± {stdev(self.ours):.2f}" if len(self.ours) > 1 else ""
-        return f"{mean(self.ours):.2f}{spread} ({len(self.ours)})"
+        return f"{mean(self.ours):.2f}{spread} ({len(self.ours)}){', a part of the set' if self.partial else ''}"
 
     @property
     def difference(self) -> str:
-        """Ours minus the paper's."""
-        return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
-
-
-def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
-    """The records of a kind, by the identity of their run: of finished runs, or of measures of them."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        record = read_json(path)
-        if isinstance(record, dict) and record.get("kind") == kind:
-            found[record["identity"]] = record
-    return found
+        """Ours minus the paper's, where both are about the same set."""
+        if not self.ours or not self.published or self.partial:
+            return "–"
+        return f"{mean(self.ours) - self.published[0]:+.2f}"
 
 
 def score(record: Record) -> float:
-    """What the table of a run shows."""
+    """What the table of a run shows; not a number if the run has none."""
     data, result = record["training"]["data"], record["result"]
-    if data in BLEU:
-        return result[BLEU[data]]
-    return 100 * result[GLUE[data].metrics[0] if data in GLUE else "test_accuracy"]
+    name = BLEU.get(data) or (GLUE[data].metrics[0] if data in GLUE else "test_accuracy")
+    value = result.get(name)
+    return math.nan if value is None else value if data in BLEU else 100 * value
 
 
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:
@@ -69,8 +62,9 @@ def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cel
     found = []
     for row, column in ((r, c) for r in table.rows for c in table.columns if table.has(r, c)):
         runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
-        ours = tuple(score(done[identity]) for identity in runs if identity in done)
-        found.append(Cell(row, column, ours, table.published.get((row, column))))
+        there = [done[identity] for identity in runs if identity in done]
+        ours, partial = tuple(map(score, there)), any(map(is_partial, there))
+        found.append(Cell(row, column, ours, table.published.get((row, column)), partial))
     return found
 
 
@@ -93,7 +87,9 @@ def run_all(
         place.mkdir(exist_ok=True)
         try:
             with locked(place):
-                if not path.exists():
+                if path.exists():  # of another process, or a file that was left out
+                    say(f"{planned.training}: there is a record in {path}; move it away to make the run again")
+                else:
                     write_json(path, (finish or record)(_trained(planned, make, place, tell, say)))
         except Busy:
             say(f"{planned.training}: another process is at it")
@@ -120,21 +116,16 @@ def record(run: Run) -> Record:
     """What a finished run leaves behind."""
     last = run.rows[-1]
     return {
-        "kind": KIND,
+        "kind": RUN,
         "format": FORMAT,
         "identity": run.training.identity,
         "training": asdict(run.training),
-        "environment": {**environment(), "device": device_name(str(run.device))},
+        "data": seen(run.training, *run.sets),
+        "environment": environment(str(run.device)),
+        **({"history": run.history} if run.history[1:] else {}),
         "seconds": sum(row["seconds_with_test"] for row in run.rows),
         "result": {key: last[key] for key in (*run.task.result, "train_loss", "rho")},
         **({"metrics": run.task.facts} if run.task.facts else {}),
         "weights": digest(run.model),
         "rows": run.rows,
     }
-
-
-def device_name(device: str) -> str:
-    """The name of the GPU, or cpu."""
-    import torch
-
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"

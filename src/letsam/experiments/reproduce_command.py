@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..terminal import print_line
 from . import plan as plans
+from .lacking import complain, lacking
 from .progress import Progress
 from .recipe import Table, Training, load_recipe
-from .selection import Selection, loader
+from .selection import Selection, Sets, loader
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,44 +39,51 @@ class Reproduce(Selection):
 
 def reproduce(request: Reproduce, console: Console) -> None:
     """Plan, run what is missing unless only the plan was asked for, and show the table."""
-    run_table(request, load_recipe(request.recipes, request.table), console)
+    complain(run_table(request, load_recipe(request.recipes, request.table), console))
 
 
-def run_table(request: Reproduce, table: Table, console: Console) -> None:
-    """The same for a recipe that was read."""
-    from .reproduce import cells, device_name, records, run_all
+def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
+    """The same for a recipe that was read; the sets for lack of which runs were skipped."""
+    from .record import device_name
+    from .records import records
+    from .reproduce import cells, run_all
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / table.records
     done = records(folder)
     speeds = plans.Speeds([request.results / "bench", folder], device_name(device))
     queue = plans.missing(table, set(done), speeds, request.scale)
-    queue = [run for run in queue if request.wants(run.row, run.column, run.training)]
+    work = request.work / table.records
+    queue = [plans.to_go(run, work) for run in queue if request.wants(run.row, run.column, run.training)]
+    sets, without = loader(request.data, device), set[str]()
+    if not request.plan:
+        without = lacking([(run.row, run.column, run.training) for run in queue], sets, partial(print_line, console))
+        queue = [run for run in queue if run.training.data not in without]
     if request.minutes is not None:
         queue = plans.within(queue, request.minutes, lambda run: run.minutes)
     if request.plan:
         console.print(plan_table(queue, device_name(device)))
-        return
+        return without
     folder.mkdir(parents=True, exist_ok=True)
-    work = request.work / table.records
     work.mkdir(parents=True, exist_ok=True)
     with Progress(console, sum(run.minutes for run in queue)) as progress:
-        run_all(queue, maker(request, device), work, folder, partial(tell, progress, queue), progress.say)
+        run_all(queue, maker(sets, device), work, folder, partial(tell, progress, queue), progress.say)
     console.print(result_table(table, cells(table, records(folder), request.scale), request.scale))
+    return without
 
 
-def maker(request: Reproduce, device: str) -> Callable[[Training], Run]:
-    """Makes runs; a set, or the index of its images, is loaded once."""
+def maker(sets: Sets, device: str) -> Callable[[Training], Run]:
+    """Makes runs of the sets of a `loader`."""
     from .loop import Run
 
-    sets = loader(request.data, device)
     return lambda training: Run(training, *sets(training.data), device)
 
 
 def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
     """An epoch of a run is over."""
     epoch, epochs = row["epoch"], run.training.epochs
-    done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * epoch / epochs
+    share = (epoch - run.done) / max(1, epochs - run.done)
+    done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * share
     progress.tell(done, f"{run.training}: epoch {epoch}/{epochs}, {_state(row)}", last=epoch == epochs)
 
 

@@ -14,11 +14,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from .recipe import Table, Training
-from .record import environment, read_json
-from .reproduce import Record
+from .record import environment
+from .records import FORMAT, PRICE, Record, of_kind
 from .study import AUTO, is_fixed
 
-KIND = "letsam price"
 HEAD = ["contender", "runs", "passes (beside auto-sam)", "seconds", "test accuracy (seeds)"]
 TRIALS = 7
 """As many as the grid has points, so that both searches cost the same."""
@@ -91,13 +90,16 @@ def taken(trials: list[Trial]) -> Trial:
 def price_record(search: Search, price: Price) -> Record:
     """What a search leaves behind; its runs have records of their own."""
     facts = {"column": search.column, "seed": search.seed, "epochs": search.auto.epochs}
-    return {"kind": KIND, "format": 1, **facts, "environment": environment(), "trials": price}
+    return {"kind": PRICE, "format": FORMAT, **facts, "environment": environment(), "trials": price}
 
 
 def bill_rows(folder: Path, column: str, epochs: int) -> list[list[str]]:
     """A row a contender: runs, passes and seconds beside those of auto-sam, and what it found, means over the seeds."""
-    found = [read_json(path) for path in sorted(folder.glob("price-*.json"))]
-    bills = [bill(x["trials"]) for x in found if (x["column"], x["epochs"]) == (column, epochs)]
+    bills = [
+        bill(price["trials"])
+        for _, price in of_kind(folder, PRICE)
+        if (price.get("column"), price.get("epochs")) == (column, epochs)
+    ]
     return [HEAD, *(_bill_row(name, bills) for name in (bills[0] if bills else ()))]
 
 

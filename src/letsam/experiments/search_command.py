@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from .reproduce import Record
+    from .records import Record
     from .trials import Cell, Values
 
 FOLDER = "search"
@@ -33,7 +33,7 @@ class Search(Reproduce):
 def search(request: Search, console: Console) -> None:
     """Say what it costs; unless that was all, make the trials of one cell after the other and show them."""
     table = load_recipe(request.recipes, request.table)
-    from .reproduce import device_name
+    from .record import device_name
 
     request.check(table)
     if request.trials < 1:

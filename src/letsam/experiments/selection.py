@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,6 +15,9 @@ from .recipe import Table, Training
 
 if TYPE_CHECKING:
     from .source import AnySet
+
+Sets = Callable[[str], "tuple[AnySet, AnySet]"]
+"""(training set, test set) of a set by its name."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,21 @@ def chosen_device(asked: str | None) -> str:
     """The device that was asked for, else a GPU, else the CPU."""
     import torch
 
-    if asked is not None:
-        if asked.startswith("cuda") and not torch.cuda.is_available():
-            raise ValueError(f"--device is {asked}, and there is no CUDA device; use --device cpu")
-        return asked
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if asked is None:
+        return "cuda" if there else "cpu"
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", asked)
+    if match is None:
+        raise ValueError(f"--device is {asked!r}; give cpu, cuda, or cuda:N for the GPU number N")
+    if asked != "cpu" and not there:
+        raise ValueError(f"--device is {asked}, and there is no CUDA device; use --device cpu")
+    if int(match[1] or 0) >= max(1, there):
+        raise ValueError(f"--device is {asked}, and the last GPU is cuda:{there - 1}; give that or a smaller number")
+    return asked
 
 
-def loader(folder: Path | None, device: str) -> Callable[[str], tuple[AnySet, AnySet]]:
-    """(training set, test set) of a set by its name; what was loaded stays on the device."""
+def loader(folder: Path | None, device: str) -> Sets:
+    """A set, or the index of its images, is loaded once, and stays on the device."""
     from .source import load
 
     return cache(partial(load, folder=folder, device=device))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 import letsam
@@ -34,6 +36,16 @@ class Signal:
             return {}
         share, square = (float(total) / self._updates for total in (self._less, self._squares))
         return {"less": share, "nu_step": square**0.5}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return {"updates": self._updates, "nu": self._nu, "less": self._less, "squares": self._squares}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self._updates = state["updates"]
+        for ours, name in ((self._nu, "nu"), (self._less, "less"), (self._squares, "squares")):
+            ours.copy_(state[name])
 
     def _log_rho(self) -> torch.Tensor:
         return self._opt.param_groups[0]["sam_rho"].log()

@@ -80,7 +80,7 @@ def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind, OneKind
 
     It is given the training set alone, so that no test sample can get into any.
     """
-    samples = train.subset(_chosen(training, len(train.labels)))
+    samples = train.subset(chosen(training, len(train.labels)))
     if training.noise:
         samples = samples.with_labels(symmetric_noise(samples.labels, samples.classes, training.noise, training.seed))
     if training.validation == "training":
@@ -93,15 +93,15 @@ def parts(training: Training, train: OneKind) -> tuple[OneKind, OneKind, OneKind
 
 def pair_parts(training: Training, train: Pairs) -> tuple[Pairs, Pairs]:
     """(training pairs, validation pairs): the same ones, as in the paper, or the set's own validation part."""
-    chosen = train.subset(_chosen(training, len(train)))
+    pairs = train.subset(chosen(training, len(train)))
     if training.validation == "training":
-        return chosen, chosen
+        return pairs, pairs
     if train.held_out is None:
         raise ValueError("these pairs have no validation part; use validation = 'training'")
-    return chosen, train.held_out
+    return pairs, train.held_out
 
 
-def _chosen(training: Training, n: int) -> Tensor:
+def chosen(training: Training, n: int) -> Tensor:
     """The first samples of a permutation, or all."""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed))
     return order[: training.images].sort().values if training.images else torch.arange(n)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from .recipe import Table, Training
-from .reproduce import Record
+from .records import Record
 
 STUDY = "radius-study"
 AUTO = "auto-sam"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from .figures_command import draw
+from .lacking import complain
 from .recipe import load_recipe
 from .reproduce_command import Reproduce, run_table
 
@@ -36,13 +37,14 @@ def study(request: Study, console: Console) -> None:
 
         price(request, table, console)
         return
-    run_table(request, table, console)
+    without = run_table(request, table, console)
     if not request.plan:
-        from .reproduce import records
+        from .records import records
         from .study import tasks, verdicts
 
         console.print(_shown(verdicts(tasks(table, records(request.results / table.records)))))
         draw(table, request.results, request.out, console)
+    complain(without)
 
 
 def _shown(verdicts: dict[str, str]) -> RichTable:

@@ -12,7 +12,7 @@ from .found import Found, find
 from .panels import Drawing, panels, radii
 from .recipe import Table, Training
 from .record import Row, read_json
-from .reproduce import records
+from .records import records
 
 QUARTERS = (1, 2, 3, 4)
 ESTIMATORS = "estimators.json"

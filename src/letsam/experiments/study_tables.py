@@ -7,7 +7,7 @@ from statistics import fmean
 
 from .found import find
 from .recipe import Table
-from .reproduce import Record
+from .records import Record
 from .study import tasks, verdicts
 from .study_drawing import by_quarter, learned
 from .tables import Rows

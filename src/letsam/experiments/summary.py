@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from .config import Config
-from .reproduce import Record
+from .records import Record
 
 T95 = (
     12.71,

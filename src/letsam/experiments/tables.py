@@ -6,9 +6,10 @@ from pathlib import Path
 from statistics import fmean
 
 from .found import find
-from .measures import KIND as MEASURE
 from .recipe import Table, load_choices, load_recipe
-from .reproduce import Cell, cells, records, score
+from .records import MEASURE, records
+from .reproduce import Cell, cells, score
+from .seen import is_partial
 
 Rows = list[list[str]]
 Short = dict[tuple[str, str], str]
@@ -36,8 +37,8 @@ def shortened(table: Table, results: Path) -> Short:
     found = {}
     for cell in find(table, records(results)):
         if cell.shortened:
-            ours = tuple(score(record) for record in cell.records)
-            found[cell.row, cell.column] = f"{Cell(cell.row, cell.column, ours, None).text}{cell.shortened}"
+            ours, partial = tuple(map(score, cell.records)), any(map(is_partial, cell.records))
+            found[cell.row, cell.column] = f"{Cell(cell.row, cell.column, ours, None, partial).text}{cell.shortened}"
     return found
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import letsam
 
@@ -19,6 +22,7 @@ BASES = ("sgd", "adam", "adamw")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
 LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128, "back": 0.0}
 """Settings that came after the first records: at these values they are not part of a run's identity."""
+WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", dict: "a table, { … }"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Training:
     """The share of the epochs, at the end, in which what was held out is trained on too, and the radius stays."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         self._check_model()
         if self.ema and self.average:
             raise ValueError("ema and average are two averages of the weights; give one of them")
@@ -81,18 +86,26 @@ class Training:
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("validation", self.validation, ("training", "held-out"))
         one_of("precision", self.precision, ("bfloat16", "float32"))
-        for name in ("epochs", "batch", "lr", "eps", "length"):
-            if not getattr(self, name) > 0:
+        for name in ("epochs", "batch", "lr", "eps", "length", "images"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
-        for name in ("noise", "label_smoothing", "ema", "beta2", "back"):
+        for name in ("rho", "weight_decay", "warmup", "average", "clip", "seed"):
+            if getattr(self, name) is not None and getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give 0 or a positive number")
+        for name in ("noise", "label_smoothing", "ema", "beta2", "back", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
         if self.back and (self.validation != "held-out" or self.data in TEXT):
             raise ValueError("back gives back what validation = 'held-out' took from the training set; it took nothing")
-        if self.clip < 0:
-            raise ValueError(f"clip is {self.clip}; give a positive norm, or 0 for none")
         if "radius" in self.options:
             control(self.options["radius"], 1, self.seed)
+
+    def _check_types(self) -> None:
+        """TOML and JSON have values of any type for any setting."""
+        for name, kinds in _types().items():
+            value = getattr(self, name)
+            if type(value) not in kinds or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"{name} is {value!r}; give {next(WORDS[k] for k in WORDS if k in kinds)}")
 
     def _check_model(self) -> None:
         """Sentences are classified by any checkpoint, all other sets by models of ours."""
@@ -140,6 +153,16 @@ class Training:
     def __str__(self) -> str:
         noise = f", {100 * self.noise:g} % noise" if self.noise else ""
         return f"{self.method}, {self.model}, {self.data}{noise}, seed {self.seed}"
+
+
+@cache
+def _types() -> dict[str, tuple[type, ...]]:
+    """The types that a setting may have: those of its field, and a whole number where there is a float."""
+    found = {}
+    for name, of in get_type_hints(Training).items():
+        kinds = tuple(get_origin(kind) or kind for kind in (get_args(of) if isinstance(of, UnionType) else (of,)))
+        found[name] = (int, *kinds) if float in kinds else kinds
+    return found
 
 
 def one_of(name: str, value: str, choices: Any) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import letsam
 
 from .recipe import Table, Training
-from .reproduce import Record, score
+from .records import Record
+from .reproduce import score
 from .search import load_optuna
 
 RHO_RATE = "options.lr"

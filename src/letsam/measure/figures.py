@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ..files import write
 from .landscape import Surface
 
 Series = Sequence[float | None]
@@ -213,7 +214,7 @@ def _save(figure: Any, path: str | Path) -> list[Path]:
             image = io.BytesIO()
             figure.savefig(image, format=kind, dpi=200, metadata=metadata)
             written.append(path.with_name(f"{path.name.removesuffix('.png').removesuffix('.svg')}.{kind}"))
-            written[-1].write_bytes(image.getvalue())
+            write(written[-1], image.getvalue())
     return written
 
 

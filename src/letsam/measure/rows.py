@@ -6,9 +6,10 @@ header.json says what is measured, row-0003.json is the fourth row. A file is wr
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from ..files import write
 
 Header = dict[str, Any]
 
@@ -56,10 +57,4 @@ def _read(path: Path) -> Any:
 
 
 def _write(path: Path, content: Any) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write(path, json.dumps(content, allow_nan=False) + "\n")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ..experiments.config import SETS, Config
-from ..experiments.record import finite, read_json, write
+from ..experiments.record import finite, read_json
 from ..experiments.summary import Records, percent, radius
+from ..files import write
 from .curves import colors, plots
 
 NAMES = {

@@ -11,8 +11,9 @@ from pathlib import Path
 from ..experiments import tables
 from ..experiments.panels import Drawing
 from ..experiments.recipe import Figure, Table
-from ..experiments.record import write
-from ..experiments.reproduce import Cell, Record, cells, records
+from ..experiments.records import Record, records
+from ..experiments.reproduce import Cell, cells
+from ..files import write
 from .page import _asset
 
 HEADINGS = ("", "ours (runs)", "paper", "difference")

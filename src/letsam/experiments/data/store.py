@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
+from ...files import write
 from ..folder import locked
-from ..record import read_json, write, write_json
+from ..record import read_json, write_json
 from .disk import writing
 from .hashes import file_hash, label_hash, pixel_hash
 from .raw import Splits
