@@ -60,17 +60,19 @@ class Graphs:
     def __reduce__(self) -> Any:
         return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
 
-    def run(self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module) -> Outputs:
+    def run(
+        self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module, loss: Any
+    ) -> Outputs:
         """What eager(*arguments) returns and leaves in `.grad`, through a graph of `captured` where there is one.
 
-        kind is all that the graph bakes in, beside the model and the shapes of the arguments.
+        kind is all that the graph bakes in, beside the model, the loss function and the shapes of the arguments.
         """
         if self._parts is None or self._parts.changed():
             self._parts = _Parts(model)
             self._graphs.clear()
             self._seen.clear()
             self._passes = self._eager = 0
-        kind = (kind, self._parts.flags(model), _signature(arguments))
+        kind = (kind, self._parts.flags(model), _baked_in(loss), _signature(arguments))
         self._passes += 1
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
@@ -78,7 +80,7 @@ class Graphs:
             self._tell()
             return eager(*arguments)
         begin = time.perf_counter()
-        graph = self._graphs[kind] = Graph(captured, arguments, model, self.pool)
+        graph = self._graphs[kind] = Graph(captured, arguments, modules_of(model, loss), self.pool)
         self.captures, self.pool = self.captures + 1, graph.pool
         log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
         return graph.replay(arguments)
@@ -113,18 +115,18 @@ def graphs_of(model: nn.Module) -> Graphs:
 class Graph:
     """One captured pass."""
 
-    def __init__(self, function: Pass, arguments: Any, model: nn.Module, pool: Any) -> None:
+    def __init__(self, function: Pass, arguments: Any, modules: nn.ModuleList, pool: Any) -> None:
         self._inputs = [x.clone() for x in _tensors(arguments)]
         static = _replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(next(model.parameters()).device), _unmoved(model), _explained():
+        with torch.cuda.device(next(modules.parameters()).device), _unmoved(modules), _explained():
             _warm_up(function, static)
             torch.clear_autocast_cache()
             stream = _side_stream(torch.cuda.current_device())
             with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._outputs = function(*static)
         # Views, which by the optimizer's contract are memory that the pass owns (Space.take_gradients).
-        self._gradients = [(p, p.grad.view_as(p.grad)) for p in model.parameters() if p.grad is not None]
+        self._gradients = [(p, p.grad.view_as(p.grad)) for p in modules.parameters() if p.grad is not None]
         self.pool = self._graph.pool()
 
     def replay(self, arguments: Any) -> Outputs:
@@ -135,6 +137,11 @@ class Graph:
             p.grad = gradient
         # The next replay writes over the outputs.
         return tuple(x if x is None else x.clone() for x in self._outputs)
+
+
+def modules_of(model: nn.Module, loss: Any) -> nn.ModuleList:
+    """What a pass goes through: the model, and the loss function where that is a module, which may be trained too."""
+    return nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
 
 
 def why_not(model: nn.Module, batch: Any) -> str | None:
@@ -239,6 +246,14 @@ class _Parts:
     def flags(self, model: nn.Module) -> tuple[bool, ...]:
         """What Python looks at during a pass."""
         return model.training, *[m.training for m in self._inner], *[p.requires_grad for p in self._params]
+
+
+def _baked_in(loss: Any) -> Hashable:
+    """The flags of a loss function that is a module, and where its tensors lie: it is small, and may be a new one."""
+    if not isinstance(loss, nn.Module):
+        return None
+    tensors = [*loss.parameters(), *loss.buffers()]
+    return *[m.training for m in loss.modules()], *[(id(x), x.data_ptr(), x.requires_grad) for x in tensors]
 
 
 def _signature(x: Any) -> Hashable:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from .capture import CaptureError, graphs_of, why_not
+from .capture import CaptureError, graphs_of, modules_of, why_not
 from .checks import within
 
 Batch = Any
@@ -114,7 +114,7 @@ class Closure:
         try:
             if (reason := why_not(self.model, self.batch)) is not None:
                 raise CaptureError(f"the pass cannot be captured: {reason}")
-            return graphs.run(run, captured, arguments, kind, self.model)
+            return graphs.run(run, captured, arguments, kind, self.model, self.loss_fn)
         except CaptureError as error:
             if self.capture != "try":
                 raise
@@ -130,6 +130,8 @@ class Closure:
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         clear_gradients(self.model)
+        if isinstance(self.loss_fn, nn.Module):
+            clear_gradients(self.loss_fn)
         total, losses = [], []
         for part, weight in self._weighted(batch):
             with torch.enable_grad():
@@ -154,7 +156,7 @@ class Closure:
         # scale(1) is the scale itself, on the device: no private attribute, no wait.
         assert self.scaler is not None
         inverse = self.scaler.scale(torch.ones((), device=device)).reciprocal()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in modules_of(self.model, self.loss_fn).parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, inverse)
 
     def _loss(self, batch: Batch) -> Tensor:
