@@ -31,6 +31,7 @@ Outputs = tuple[Tensor | None, ...]
 Pass = Callable[..., Outputs]
 RARE = 1 / 20
 MANY = 100
+RECENT = 1_000
 FEW, OFTEN = 4, 5
 """A step has at most four passes, so what comes five times comes in several steps."""
 
@@ -42,10 +43,11 @@ class CaptureError(RuntimeError):
 class Graphs:
     """The graphs of a model, by the kind of pass.
 
-    A kind is captured when it comes the second time, if at least one pass in twenty is of that kind: the last batch of
-    an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a loss
-    function that is made anew in every step is never worth a graph. If a parameter or buffer moves to other memory, all
-    graphs are dropped.
+    A kind is captured when it comes the second time, if at least one recent pass in twenty is of that kind: the last
+    batch of an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a
+    loss function that is made anew in every step is never worth a graph. What was counted is halved every 1,000 passes,
+    so that a kind that comes late is captured soon. If a parameter or buffer moves to other memory, all graphs are
+    dropped.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ class Graphs:
             self._seen.clear()
             self._passes = self._eager = 0
         kind = (kind, self._parts.flags(model), _baked_in(loss), _signature(arguments))
-        self._passes += 1
+        self._count()
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
         if self._is_rare(kind):
@@ -85,11 +87,18 @@ class Graphs:
         log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
         return graph.replay(arguments)
 
+    def _count(self) -> None:
+        """One pass more; what is long ago counts less and less."""
+        self._passes += 1
+        if self._passes % RECENT == 0:
+            self._passes //= 2
+            self._seen = Counter({k: n // 2 for k, n in self._seen.items() if n > 1})
+
     def _is_rare(self, kind: Hashable) -> bool:
-        """Counts a kind that has no graph."""
+        """Counts a kind that has no graph; of too many the rarest are forgotten."""
         self._seen[kind] += 1
         if len(self._seen) > MANY:
-            self._seen = Counter({k: n for k, n in self._seen.items() if n > 1 or k == kind})
+            self._seen = Counter(dict(self._seen.most_common(MANY // 2)) | {kind: self._seen[kind]})
         return self._seen[kind] < max(2 if len(self._graphs) < FEW else OFTEN, RARE * self._passes)
 
     def _tell(self) -> None:
