@@ -29,7 +29,7 @@ from .passes import alone, untouched_rng
 log = logging.getLogger("letsam")
 Outputs = tuple[Tensor | None, ...]
 Pass = Callable[..., Outputs]
-RARE = 1 / 20
+RARE = 1 / 25
 MANY = 100
 RECENT = 1_000
 FEW, OFTEN = 4, 5
@@ -43,7 +43,7 @@ class CaptureError(RuntimeError):
 class Graphs:
     """The graphs of a model, by the kind of pass.
 
-    A kind is captured when it comes the second time, if at least one recent pass in twenty is of that kind: the last
+    A kind is captured when it comes the second time, if at least one recent pass in 25 is of that kind: the last
     batch of an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a
     loss function that is made anew in every step is never worth a graph. What was counted is halved every 1,000 passes,
     so that a kind that comes late is captured soon. If a parameter or buffer moves to other memory, all graphs are

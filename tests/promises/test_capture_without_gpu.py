@@ -80,3 +80,10 @@ def test_kinds_that_never_come_again_are_forgotten(monkeypatch):
     assert graphs.captures == 4
     assert len(eager) == 2_000 - 4
     assert len(graphs._seen) <= 100
+
+
+def test_validation_batches_of_every_tenth_step_are_captured(monkeypatch):
+    ten_steps = ["training"] * 20 + ["validation"]
+    graphs, eager = eager_passes(ten_steps * 100, monkeypatch)
+    assert graphs.captures == 2
+    assert eager.count("validation") < 10
