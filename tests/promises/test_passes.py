@@ -172,15 +172,31 @@ def test_statistics_in_any_layout_move_on_the_clean_pass_alone():
     assert means[0].abs().sum() > 0
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_gradients_may_lie_in_memory_that_the_passes_own(method):
-    """Views of one buffer that every pass writes over: so DDP leaves them, and a captured pass."""
-    fresh, owned = make_model(), make_model()
-    buffer = torch.zeros(sum(p.numel() for p in owned.parameters()))
+def own_gradients(model):
+    """Let every pass leave its gradients in one buffer, over those of the pass before: as DDP does, and a graph."""
+    buffer = torch.zeros(sum(p.numel() for p in model.parameters()))
     end = 0
-    for p in owned.parameters():
+    for p in model.parameters():
         view = buffer[end : (end := end + p.numel())].view_as(p)
         p.register_post_accumulate_grad_hook(lambda p, view=view: setattr(p, "grad", view.copy_(p.grad)))
+    return model
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_may_lie_in_memory_that_the_passes_own(method):
+    fresh, owned = make_model(), own_gradients(make_model())
     train(fresh, create(method, fresh), 25)
     train(owned, create(method, owned), 25)
+    assert_equal(owned, fresh)
+
+
+@pytest.mark.parametrize("method", ["lets-sam", "lets-gsam", "lets-gnp", "lets-looksam"])
+def test_so_may_those_of_the_passes_of_a_central_difference(method):
+    """The exact estimator makes two more passes of a plain function before the combiner gets its turn."""
+    fresh, owned = make_model(), own_gradients(make_model())
+    for model in (fresh, owned):
+        opt = create(method, model, estimator="exact", rho=0.5)
+        for t in range(5):
+            closure, val_closure = closures(model, t)
+            opt.step(lambda: closure(), lambda: val_closure())  # noqa: B023
     assert_equal(owned, fresh)
