@@ -121,7 +121,8 @@ def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tenso
         tensors.copy_(backup, theta)
         tensors.add_scaled_(theta, *step)
     else:
-        tensors.kernels().move_(table, step.s)
+        done = torch.zeros((), dtype=torch.int32, device=theta[0].device)
+        tensors.kernels().move_(table, step.s, done)
 
 
 def kernels(model: torch.nn.Module) -> dict[str, tuple[int, Work]]:

@@ -90,18 +90,18 @@ def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, 
     return len(tensors), _on_device(tensors, device), _on_device(starts, device), _on_device(sizes, device)
 
 
-def move_(where: Table, s: Tensor) -> None:
-    """Of (θ, backup, u): backup ← θ and θ ← θ + s·u."""
+def move_(where: Table, s: Tensor, done: Tensor) -> None:
+    """Of (θ, backup, u): backup ← θ and θ ← θ + s·u; done ← 1, an int32, to be seen if the host was interrupted."""
     theta, backup, u = where.rows
     types = {"THETA": where.types[0], "U": where.types[2]}
-    _move[(where.blocks,)](theta, backup, u, *where.places, s, KEEP=True, BLOCK=BLOCK, **types)
+    _move[(where.blocks,)](theta, backup, u, *where.places, s, done, KEEP=True, BLOCK=BLOCK, **types)
 
 
 def add_(where: Table, s: Tensor) -> None:
     """Of (a, b): a ← a + s·b."""
     a, b = where.rows
     types = {"THETA": where.types[0], "U": where.types[1]}
-    _move[(where.blocks,)](a, a, b, *where.places, s, KEEP=False, BLOCK=BLOCK, **types)
+    _move[(where.blocks,)](a, a, b, *where.places, s, s, KEEP=False, BLOCK=BLOCK, **types)
 
 
 def carry_(where: Table, keep: float, finite: Tensor) -> None:
@@ -185,6 +185,7 @@ def _move(
     start_of,
     size_of,
     s,
+    done,
     KEEP: tl.constexpr,
     THETA: tl.constexpr,
     U: tl.constexpr,
@@ -197,6 +198,7 @@ def _move(
     y = _values(u, i, offsets, whole, size, U)
     if KEEP:
         _put(backup, i, offsets, whole, size, x, THETA)
+        tl.store(done, 1)
     _put(theta, i, offsets, whole, size, x.to(tl.float32) + tl.load(s).to(tl.float32) * y.to(tl.float32), THETA)
 
 

@@ -122,21 +122,26 @@ def add_scaled_(a: Tensors, b: Tensors, s: Tensor) -> None:
 def moved(theta: Tensors, backup: Tensors, step: Scaled) -> Iterator[None]:
     """backup ← θ and θ ← θ + s·u; θ comes back bit for bit, whatever happens inside.
 
-    A kernel does both in one pass over memory. It is launched inside `try`: interrupted just before, the weights are
-    those of the last backup, one step old, and never those between two points.
+    A kernel does both in one pass over memory, and says so on the device. Interrupted before it was launched, the
+    weights have not moved, and the backup is that of an earlier step.
     """
     table = kernel_table(theta, backup, step.u)
+    backed_up: Tensor | bool = True
     if table is None:
         copy_(backup, theta)
+    else:
+        backed_up = torch.zeros((), dtype=torch.int32, device=theta[0].device)
     try:
         if table is None:
             add_scaled_(theta, *step)
         else:
-            kernels().move_(table, step.s)
+            kernels().move_(table, step.s, backed_up)
+            backed_up = True  # from here on nobody has to ask the device
         del step  # its memory goes before what is done inside
         yield
     finally:
-        copy_(theta, backup)
+        if backed_up:
+            copy_(theta, backup)
 
 
 def finite(x: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ TABLES = (
 )
 TYPES = dict.fromkeys(TABLES, "*i64") | {
     "s": "*fp64",
+    "done": "*i32",
     "found": "*fp64",
     "out": "*fp32",
     "norms": "*fp32",

@@ -15,7 +15,8 @@ if not has_triton():
 if torch.cuda.is_available():
     pytest.skip("tests/cuda/test_kernels.py runs them on the device", allow_module_level=True)
 
-from letsam import kernels
+from letsam import kernels, tensors
+from small import assert_equal, create, make_model, train, weights
 
 SHAPES = [(3,), (8, 4, 3, 3), (5000,), (1,), (10, 7), (4096,), (3, 1366), (16, 8, 3, 3)]
 FILTERS = (0, 8, 0, 0, 0, 0, 0, 16)
@@ -33,10 +34,32 @@ def lists():
 def test_move_keeps_a_backup_bit_for_bit(lists):
     theta, g = lists
     start, backup = [x.clone() for x in theta], [torch.full_like(x, torch.nan) for x in theta]
-    kernels.move_(kernels.table(theta, backup, g), torch.tensor(0.37, dtype=torch.float64))
+    done = torch.zeros((), dtype=torch.int32)
+    kernels.move_(kernels.table(theta, backup, g), torch.tensor(0.37, dtype=torch.float64), done)
+    assert done
     assert all(torch.equal(a, b) for a, b in zip(backup, start, strict=True))
     for x, x0, y in zip(theta, start, g, strict=True):
         torch.testing.assert_close(x, x0 + 0.37 * y, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("launched", [False, True])
+@pytest.mark.parametrize("method", ["sam", "looksam"])
+def test_an_interrupt_around_the_launch_leaves_the_weights_of_this_step(method, launched, monkeypatch):
+    monkeypatch.setattr(tensors, "kernel_table", kernels.table)
+    move_, model = kernels.move_, make_model(norm=False)
+    opt = create(method, model)
+    train(model, opt, 10)
+    before = weights(model)
+
+    def interrupted(*arguments):
+        if launched:
+            move_(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels, "move_", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(model, opt, 1, first=10)
+    assert_equal(before, model)
 
 
 def test_add(lists):
