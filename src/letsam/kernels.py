@@ -53,14 +53,19 @@ def table(*lists: Sequence[Tensor]) -> Table | None:
 
 
 def _row(some: Sequence[Tensor]) -> Row | None:
-    sizes, strides = tuple([x.numel() for x in some]), tuple([x.stride() for x in some])
-    key = some[0].dtype, tuple([x.data_ptr() for x in some]), sizes, strides
+    """Known by all that decides whether a list fits: other tensors may lie at the same addresses later."""
+    addresses, strides = tuple([x.data_ptr() for x in some]), tuple([x.stride() for x in some])
+    key = addresses, tuple([x.dtype for x in some]), tuple([x.shape for x in some]), strides
     if key not in _rows:
         if len(_rows) >= 256:  # gradients that keep moving
             _rows.clear()
-        fit = _fits(some)
-        _rows[key] = Row(_on_device(key[1], some[0].device), _TYPES[key[0]], sizes, strides) if fit else None
+        _rows[key] = _made(some, addresses, strides) if _fits(some) else None
     return _rows[key]
+
+
+def _made(some: Sequence[Tensor], addresses: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Row:
+    sizes = tuple(x.numel() for x in some)
+    return Row(_on_device(addresses, some[0].device), _TYPES[some[0].dtype], sizes, strides)
 
 
 def _fits(some: Sequence[Tensor]) -> bool:

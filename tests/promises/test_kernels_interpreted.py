@@ -147,6 +147,18 @@ def test_another_layout_at_the_same_address_is_another_table():
     assert kernels.table([a], [b.t()]) is None
 
 
+def test_another_type_at_the_same_address_is_another_table():
+    a, b = torch.ones(64), torch.ones(64)
+    assert kernels.table([a, b]) is not None
+    assert kernels.table([a, b.view(torch.bfloat16)[:64]]) is None
+
+
+def test_a_part_with_gaps_is_not_the_whole_at_the_same_address():
+    whole = torch.ones(1024, 32)
+    assert kernels.table([whole[:1]]) is not None
+    assert kernels.table([whole[:16, :2]]) is None
+
+
 @pytest.mark.parametrize("capability", ["80", "90"])
 def test_they_compile_for_gpus_with_wide_loads(capability, tmp_path):
     """For an A100 and an H100, without one; in a process of its own, where nothing is interpreted."""
