@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -81,8 +82,9 @@ class Space:
         """‖a‖₂ over all parameters."""
         if (table := self._table(a)) is not None:
             return kernels().squares(table).sqrt()
-        low = a[0].dtype in (torch.float16, torch.bfloat16)
-        norms = torch._foreach_norm(a, 2, dtype=torch.float32 if low else None)
+        types = {x.dtype for x in a}
+        wide = reduce(torch.promote_types, types, torch.float32)
+        norms = torch._foreach_norm(a, 2, dtype=None if types == {wide} else wide)
         return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._shard_groups) else _norm(norms)
 
     def finite(self, a: Tensors) -> Tensor:
