@@ -15,7 +15,7 @@ import operator
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .batches import replaced, signature, tensors
 from .passes import alone, untouched_rng
 
 log = logging.getLogger("letsam")
@@ -74,7 +75,7 @@ class Graphs:
             self._graphs.clear()
             self._seen.clear()
             self._passes = self._eager = 0
-        kind = (kind, self._parts.flags(model), _baked_in(loss), _signature(arguments))
+        kind = (kind, self._parts.flags(model), _baked_in(loss), signature(arguments))
         self._count()
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
@@ -84,7 +85,7 @@ class Graphs:
         begin = time.perf_counter()
         graph = self._graphs[kind] = Graph(captured, arguments, modules_of(model, loss), self.pool)
         self.captures, self.pool = self.captures + 1, graph.pool
-        log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
+        log.info("captured a pass over %s in %.1f s", signature(arguments), time.perf_counter() - begin)
         return graph.replay(arguments)
 
     def _count(self) -> None:
@@ -125,8 +126,8 @@ class Graph:
     """One captured pass."""
 
     def __init__(self, function: Pass, arguments: Any, modules: nn.ModuleList, pool: Any) -> None:
-        self._inputs = [x.clone() for x in _tensors(arguments)]
-        static = _replaced(arguments, iter(self._inputs))
+        self._inputs = [x.clone() for x in tensors(arguments)]
+        static = replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(next(modules.parameters()).device), _unmoved(modules), _explained():
             _warm_up(function, static)
@@ -140,7 +141,7 @@ class Graph:
 
     def replay(self, arguments: Any) -> Outputs:
         """The pass over other data."""
-        torch._foreach_copy_(self._inputs, _tensors(arguments))
+        torch._foreach_copy_(self._inputs, tensors(arguments))
         self._graph.replay()
         for p, gradient in self._gradients:
             p.grad = gradient
@@ -156,7 +157,7 @@ def modules_of(model: nn.Module, loss: Any) -> nn.ModuleList:
 def why_not(model: nn.Module, batch: Any) -> str | None:
     """Why a pass over this batch cannot be captured, if that can be seen beforehand."""
     device = next(model.parameters()).device
-    for i, x in enumerate(_tensors((batch,))):
+    for i, x in enumerate(tensors((batch,))):
         if x.device != device:
             return f"tensor {i} of the batch is on {x.device} and the model on {device}: move the batch there first"
     if not alone():
@@ -261,32 +262,5 @@ def _baked_in(loss: Any) -> Hashable:
     """The flags of a loss function that is a module, and where its tensors lie: it is small, and may be a new one."""
     if not isinstance(loss, nn.Module):
         return None
-    tensors = [*loss.parameters(), *loss.buffers()]
-    return *[m.training for m in loss.modules()], *[(id(x), x.data_ptr(), x.requires_grad) for x in tensors]
-
-
-def _signature(x: Any) -> Hashable:
-    """What has to be equal for two arguments to go through one graph."""
-    if isinstance(x, Tensor):
-        return tuple(x.shape), x.dtype, x.stride()
-    if isinstance(x, Mapping):
-        return tuple((k, _signature(v)) for k, v in x.items())
-    if isinstance(x, tuple | list):
-        return tuple(map(_signature, x))
-    return x
-
-
-def _tensors(x: Any) -> list[Tensor]:
-    if isinstance(x, Tensor):
-        return [x]
-    parts = x.values() if isinstance(x, Mapping) else x if isinstance(x, tuple | list) else ()
-    return [t for part in parts for t in _tensors(part)]
-
-
-def _replaced(x: Any, tensors: Iterator[Tensor]) -> Any:
-    """The same structure with other tensors."""
-    if isinstance(x, Tensor):
-        return next(tensors)
-    if isinstance(x, Mapping):
-        return {k: _replaced(v, tensors) for k, v in x.items()}
-    return tuple(_replaced(v, tensors) for v in x) if isinstance(x, tuple | list) else x
+    held = [*loss.parameters(), *loss.buffers()]
+    return *[m.training for m in loss.modules()], *[(id(x), x.data_ptr(), x.requires_grad) for x in held]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
+from .batches import length, of_samples
 from .capture import CaptureError, graphs_of, modules_of, why_not
 from .checks import within
 
@@ -173,15 +174,15 @@ class Closure:
         return torch.autocast(device, dtype=self.autocast)
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
-        n = _length(batch)
+        n = length(batch)
         size = -(-n // min(self.micro_batches, n))
         for first in range(0, n, size):
-            yield batch if size == n else _map(batch, operator.itemgetter(slice(first, min(first + size, n))))
+            yield batch if size == n else of_samples(batch, operator.itemgetter(slice(first, min(first + size, n))))
 
     def _weighted(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
-        n = _length(batch)
+        n = length(batch)
         for part in self._parts(batch):
-            yield part, _length(part) / n
+            yield part, length(part) / n
 
 
 closure = Closure
@@ -229,11 +230,6 @@ class ScalerFeedback:
         scaler.unscale_(self._probe)
 
 
-def _length(batch: Batch) -> int:
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    return len(next(x for x in values if isinstance(x, Tensor)))
-
-
 def clear_gradients(model: nn.Module) -> None:
     """model.zero_grad() ten times faster: with many small layers, going through them is what a step waits for."""
     modules: list[nn.Module | None] = [model]
@@ -246,10 +242,4 @@ def clear_gradients(model: nn.Module) -> None:
 
 
 def _rows(batch: Batch, chosen: Tensor) -> Batch:
-    return _map(batch, lambda x: x[chosen.to(x.device)])
-
-
-def _map(batch: Batch, f: Callable[[Tensor], Tensor]) -> Batch:
-    if isinstance(batch, Mapping):
-        return {k: f(x) if isinstance(x, Tensor) else x for k, x in batch.items()}
-    return tuple(f(x) if isinstance(x, Tensor) else x for x in batch)
+    return of_samples(batch, lambda x: x[chosen.to(x.device)])

@@ -1,6 +1,7 @@
 """Closures and data: micro-batches, autocast, sample selection, endless validation batches, splits."""
 
 import copy
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -79,6 +80,37 @@ def test_a_loss_function_may_have_weights_of_its_own(way, monkeypatch):
 
     options = {"scaler": {"scaler": torch.amp.GradScaler("cpu", init_scale=1024.0)}, "capture": {"capture": True}}
     torch.testing.assert_close(trained(**options[way]), trained())
+
+
+class Pair(NamedTuple):
+    images: torch.Tensor
+    scale: torch.Tensor
+
+
+class Nested(nn.Module):
+    """Takes its inputs as they come from a collate function: one inside the other, and a number for all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = make_model(norm=False, dtype=torch.float64)
+
+    def forward(self, pair, parts):
+        return self.net(pair.images * pair.scale) + self.net(parts["more"][0])
+
+
+@pytest.mark.parametrize("options", [{"micro_batches": 5}, {"capture": True}])
+def test_batches_may_be_nested(options, monkeypatch):
+    (x, y), (more, _) = batch(0, dtype=torch.float64), batch(1, dtype=torch.float64)
+    model = Nested()
+    data = (Pair(x, torch.tensor(2.0, dtype=torch.float64)), {"more": [more]}, y)
+    whole = letsam.closure(model, LOSS, data)()
+    expected = gradients(model)
+    pretend(monkeypatch, model)
+    closure = letsam.closure(model, LOSS, data, **options)
+    for _ in range(3):
+        torch.testing.assert_close(closure(), whole, rtol=1e-12, atol=0)
+        torch.testing.assert_close(gradients(model), expected, rtol=1e-10, atol=1e-14)
+    assert closure.hardest(0.5) > 0
 
 
 def test_dict_batches():
