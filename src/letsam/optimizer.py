@@ -36,7 +36,7 @@ from .radius import ConstantRadius, LearnedRadius, Radius
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .space import Space
-from .state import Memory, fresh_scalars, takes_skip_flag
+from .state import PREFIX, Memory, fresh_scalars, takes_skip_flag
 from .tensors import Scaled, Tensors, moved
 from .tensors import finite as is_finite
 from .wrapper import Wrapper
@@ -268,12 +268,14 @@ class SharpnessAware(Wrapper):
 
     @contextmanager
     def _guarded(self) -> Iterator[BatchStatistics]:
-        """BatchNorm statistics go back to where they were if anything fails inside."""
+        """BatchNorm statistics and the numbers of the axes go back to where they were if anything fails inside."""
         self._statistics.save()
+        numbers = {key: value for key, value in self._scalars.items() if key.startswith(PREFIX)}
         try:
             yield self._statistics
         except BaseException:
             self._statistics.undo()
+            self._scalars.update(numbers)
             forget_gathered(self._statistics.model)
             raise
 
