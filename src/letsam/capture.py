@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .batches import replaced, signature, tensors
+from .batches import leaves, replaced, signature, tensors
 from .passes import alone, untouched_rng
 
 log = logging.getLogger("letsam")
@@ -160,6 +160,9 @@ def why_not(model: nn.Module, batch: Any) -> str | None:
     for i, x in enumerate(tensors((batch,))):
         if x.device != device:
             return f"tensor {i} of the batch is on {x.device} and the model on {device}: move the batch there first"
+    for x in leaves(batch):
+        if not isinstance(x, Hashable):
+            return f"the batch holds a {type(x).__name__}, which a graph cannot read anew: make it a tensor"
     if not alone():
         return "there are several processes, and their communication is not captured: use capture=False"
     return None

@@ -21,7 +21,7 @@ from torch.amp import GradScaler
 
 from .batches import length, of_samples
 from .capture import CaptureError, graphs_of, modules_of, why_not
-from .checks import within
+from .checks import whole
 
 Batch = Any
 log = logging.getLogger("letsam")
@@ -58,7 +58,7 @@ class Closure:
             raise TypeError(f"batch is a {type(batch).__name__}; give (inputs, targets) or a dict of tensors")
         if loss_fn is None and not isinstance(batch, Mapping):
             raise TypeError("loss_fn is None; that needs a dict batch and a model whose output has a loss")
-        within("micro_batches", micro_batches, 1, float("inf"))
+        whole("micro_batches", micro_batches, 1)
         self.model, self.loss_fn, self.batch = model, loss_fn, batch
         if capture not in (False, True, "try"):
             raise ValueError(f"capture is {capture!r}; choose from False, True, 'try'")
@@ -107,14 +107,17 @@ class Closure:
         run = getattr(self, name)
         if not self.capture or not _on_gpu(self.model):
             return run(*arguments)
+        if (reason := why_not(self.model, self.batch)) is not None:
+            if self.capture != "try":
+                raise CaptureError(f"the pass cannot be captured: {reason}")
+            _say_once(f"a pass runs eagerly: {reason}")
+            return run(*arguments)
         graphs = graphs_of(self.model)
         if graphs.refused:
             return run(*arguments)
         captured = getattr(self._compiled_twin(), name) if self.compile is not False else run
         kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
         try:
-            if (reason := why_not(self.model, self.batch)) is not None:
-                raise CaptureError(f"the pass cannot be captured: {reason}")
             return graphs.run(run, captured, arguments, kind, self.model, self.loss_fn)
         except CaptureError as error:
             if self.capture != "try":

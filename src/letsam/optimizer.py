@@ -32,7 +32,8 @@ from .combiners import Combiner, Perturbed
 from .last import StepReport
 from .passes import BatchStatistics, RandomState, Ranks, forget_gathered, run_pass, untouched_rng
 from .perturbations import L2, Perturbation, Where, filter_dimension
-from .radius import ConstantRadius, LearnedRadius, Radius
+from .radius import LearnedRadius, Radius
+from .radius.constant import own_radii, radius_of
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .space import Space
@@ -77,7 +78,7 @@ class SharpnessAware(Wrapper):
         self.perturbation = perturbation or L2()
         self.policy = policy or policies.Always()
         self.combiner = combiner or Perturbed()
-        self.radius = ConstantRadius(radius) if isinstance(radius, int | float) else radius or ConstantRadius()
+        self.radius = radius_of(radius)
         self.keep, self.replay_rng, self.process_group = keep, replay_rng, process_group
         if keep < 1 and isinstance(self.radius, LearnedRadius) and self.radius.estimator == "finite-difference":
             raise ValueError("keep < 1 gives ĝ other samples than g, and ĝ − g no meaning: use estimator='exact'")
@@ -290,10 +291,8 @@ class SharpnessAware(Wrapper):
         """ρ·v, with a group's own radius relative to the common one."""
         rho = self._scalars["sam_rho"]
         u, s = (v.u, v.s * rho) if isinstance(v, Scaled) else (v, rho)
-        own = {id(p): group["rho"] for group in self.base.param_groups if "rho" in group for p in group["params"]}
-        if own:
-            common = self.radius.initial
-            u = list(torch._foreach_mul(u, [own.get(id(p), common) / common for p in space.params]))
+        if (own := own_radii(self.base.param_groups, self.radius.initial, space.params)) is not None:
+            u = list(torch._foreach_mul(u, own))
         return Scaled(u, s)
 
     def _loaded(self) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 
 import letsam
 from letsam import closures
-from letsam.capture import Graphs
+from letsam.capture import Graphs, graphs_of
 from pretended_graphs import pretend
 from small import LOSS, assert_equal, batch, create, make_model, train
 
@@ -87,3 +87,14 @@ def test_validation_batches_of_every_tenth_step_are_captured(monkeypatch):
     graphs, eager = eager_passes(ten_steps * 100, monkeypatch)
     assert graphs.captures == 2
     assert eager.count("validation") < 10
+
+
+def test_one_batch_that_cannot_be_captured_runs_eagerly_and_the_others_are_captured(monkeypatch, caplog):
+    model = make_model()
+    pretend(monkeypatch, model)
+    opt = create("sam", model)
+    reasons = iter(["it lies elsewhere"])
+    monkeypatch.setattr(closures, "why_not", lambda *_: next(reasons, None))
+    train(model, opt, 4, capture="try")
+    assert caplog.messages == ["a pass runs eagerly: it lies elsewhere"]
+    assert graphs_of(model).captures == 1
