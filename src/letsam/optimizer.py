@@ -37,7 +37,7 @@ from .radius.constant import own_radii, radius_of
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .space import Space
-from .state import PREFIX, Memory, fresh_scalars, takes_skip_flag
+from .state import PREFIX, Memory, fresh_scalars, step_if, takes_skip_flag
 from .tensors import Scaled, Tensors, moved
 from .tensors import finite as is_finite
 from .wrapper import Wrapper
@@ -88,14 +88,14 @@ class SharpnessAware(Wrapper):
     def _start(self) -> None:
         """Everything that lives no longer than a step, and is never saved."""
         self.last = StepReport()
-        axes = (self.perturbation, self.combiner, self.radius)
-        self._memory = Memory(self.base, [name for axis in axes for name in getattr(axis, "memories", ())])
+        self._memory = Memory(self.base)
         self._feedback = ScalerFeedback()
         self._params: list[nn.Parameter] = []
         self._space: Space | None = None
         self._ready: Space | None = None
         self._finite: Tensor | None = None
         self._upper: UpperLevel | None = None
+        self._loaded()
         self._look_at(self.model)
         super()._start()
 
@@ -158,6 +158,7 @@ class SharpnessAware(Wrapper):
         if self._upper is None or self._finite is None:
             return
         (radius, space, response), self._upper = self._upper, None
+        space.drop_spare()
         finite = self._finite
         mean = lambda loss: self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype))  # noqa: E731
 
@@ -227,11 +228,7 @@ class SharpnessAware(Wrapper):
         if self._ready is not self._space or self._space is None:
             self._ready = self._space if takes_skip_flag(self.base) else None
         if self._ready is not None:
-            self.base.grad_scale, self.base.found_inf = None, (~self._finite).float()  # type: ignore[attr-defined]
-            try:
-                self.base.step()
-            finally:
-                del self.base.grad_scale, self.base.found_inf  # type: ignore[attr-defined]
+            step_if(self.base, self._finite)
         elif self._finite:
             self.base.step()
 
@@ -241,8 +238,9 @@ class SharpnessAware(Wrapper):
         return self._learned is not None
 
     def freeze_radius(self) -> None:
-        """Keep the radius that was learned so far: from here on no validation batches are needed."""
-        self._scalars["sam_frozen"], self._upper, self._space = 1, None, None
+        """Keep the radius learned so far: no more validation batches (to load such a state with DCP, freeze first)."""
+        self._scalars["sam_frozen"], self._space = 1, None
+        self._loaded()
 
     @property
     def _learned(self) -> LearnedRadius | None:
@@ -297,4 +295,5 @@ class SharpnessAware(Wrapper):
 
     def _loaded(self) -> None:
         self._memory.forget_pending()
+        self._memory.keep(self.perturbation, self.combiner, self._learned)
         self._upper = self._ready = None

@@ -68,6 +68,10 @@ class Space:
         if self._copies:
             self._spare = a
 
+    def drop_spare(self) -> None:
+        """Free what was given back: another list is held while the next pass runs."""
+        self._spare = []
+
     def gradients(self) -> Tensors:
         """The local gradients, by reference; a parameter that the pass did not use gets a zero gradient."""
         for p in self.params:
