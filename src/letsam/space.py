@@ -115,7 +115,7 @@ class Space:
 
     def across_(self, a: Tensors, b: Tensors) -> bool:
         """b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, across a, in two passes over memory; False if no kernel can."""
-        if not a[0].is_cuda or (table := self._table(a, b)) is None:
+        if (table := self._table(a, b)) is None:
             return False
         kernels().across_(table, kernels().products(table))
         return True
@@ -125,7 +125,7 @@ class Space:
     ) -> tuple[Tensors, Tensor] | None:
         """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
         lie_apart = [axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)]
-        if not g[0].is_cuda or any(lie_apart):
+        if not self.has_kernels or any(lie_apart):
             return None
         u = [torch.empty_like(x) for x in g]
         if (table := self._table(theta, g, u)) is None:
@@ -153,8 +153,13 @@ class Space:
         distribute = sys.modules["torch.distributed.tensor"].distribute_tensor
         return distribute(z, p.device_mesh, p.placements, src_data_rank=None).to_local()
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels may do the arithmetic, if the lists are such that they can."""
+        return self.device.type == "cuda" and not self._sharded
+
     def _table(self, *lists: Tensors) -> Any:
-        return None if self._sharded else tensors.kernel_table(*lists)
+        return tensors.kernel_table(*lists) if self.has_kernels else None
 
     def _total(self, parts: Tensors) -> Tensor:
         """The sum, over the shards of all ranks too; what every rank has whole is counted once."""

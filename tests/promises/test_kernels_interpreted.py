@@ -16,7 +16,8 @@ if torch.cuda.is_available():
     pytest.skip("tests/cuda/test_kernels.py runs them on the device", allow_module_level=True)
 
 from letsam import kernels, tensors
-from small import assert_equal, create, make_model, train, weights
+from letsam.space import Space
+from small import assert_equal, create, learns, make_model, radius, train, weights
 
 SHAPES = [(3,), (8, 4, 3, 3), (5000,), (1,), (10, 7), (4096,), (3, 1366), (16, 8, 3, 3)]
 FILTERS = (0, 8, 0, 0, 0, 0, 0, 16)
@@ -60,6 +61,42 @@ def test_an_interrupt_around_the_launch_leaves_the_weights_of_this_step(method, 
     with pytest.raises(KeyboardInterrupt):
         train(model, opt, 1, first=10)
     assert_equal(before, model)
+
+
+def interpreted(monkeypatch):
+    """Let the optimizer use the kernels on a CPU; returns the names of those that ran, as they run."""
+    used = set()
+    for name in ("move_", "carry_", "across_", "products", "squares"):
+        kernel = getattr(kernels, name)
+        monkeypatch.setattr(kernels, name, lambda *a, name=name, kernel=kernel: used.add(name) or kernel(*a))
+    monkeypatch.setattr(tensors, "kernel_table", kernels.table)
+    monkeypatch.setattr(Space, "has_kernels", True)
+    return used
+
+
+def kept_together(model):
+    """Let every pass leave its gradients where those of the pass before lay, as a graph does."""
+    for p in model.parameters():
+        row = torch.zeros(p.numel() + 4)[: p.numel()].view_as(p)
+        p.register_post_accumulate_grad_hook(lambda p, row=row: setattr(p, "grad", row.copy_(p.grad)))
+    return model
+
+
+@pytest.mark.parametrize("owned", [False, True])
+@pytest.mark.parametrize("method", ["auto-sam", "auto-gsam"])
+def test_whole_steps_of_a_learned_radius(method, owned, monkeypatch):
+    """All kernels of a step together, twelve steps with six updates, against foreach."""
+    plain, model = make_model(), kept_together(make_model()) if owned else make_model()
+    expected = create(method, plain, **learns(method, every=2))
+    train(plain, expected, 12)
+    used = interpreted(monkeypatch)
+    opt = create(method, model, **learns(method, every=2))
+    train(model, opt, 12)
+    assert {"move_", "carry_", "across_", "products"} <= used
+    assert float(radius(expected)) > 1.1 * expected.radius.initial
+    torch.testing.assert_close(radius(opt), radius(expected), rtol=1e-4, atol=0)
+    for name, value in weights(plain).items():
+        torch.testing.assert_close(weights(model)[name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_add(lists):
