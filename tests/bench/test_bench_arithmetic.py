@@ -8,6 +8,7 @@ import torch
 from scripts import FOLDER, load
 
 from letsam import tensors
+from letsam.space import Space
 
 SMALL = "decoder-125m:width=8,depth=1,heads=2,vocabulary=16,context=8"
 
@@ -44,6 +45,7 @@ def test_kernels_and_foreach_both_run(monkeypatch, capsys):
 
     tables = []
     monkeypatch.setattr(tensors, "kernel_table", lambda *lists: tables.append(1) or kernels.table(*lists))
+    monkeypatch.setattr(Space, "has_kernels", True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     values = {"DEVICE": "cpu", "COPIED": 2**20, "STEP_MODEL": SMALL, "KERNEL_MODELS": ("small-cnn:width=2", SMALL)}
     for name, value in {**values, "timed": timed}.items():

@@ -1,4 +1,4 @@
-"""The promises that only a GPU can show. `results/cuda.json` keeps the last run's outcome."""
+"""The promises that only a GPU can show. `results/cuda.json` keeps the last run's outcome (conftest.py)."""
 
 import pytest
 import torch
