@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from .checks import within
 from .space import Space
-from .tensors import Tensors, carried, like, local, scalar, sharded
+from .tensors import Tensors, carry_, like, local, scalar, sharded
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]
@@ -116,13 +116,14 @@ class Memory:
         self._pending.clear()
 
     def remember(self, space: Space, name: str, values: Tensors, finite: Tensor, keep: float = 0.0) -> Tensors:
-        """Find values + keep·old under `name` at the next step; what was there stays if the passes were not finite.
+        """Find values + keep·old, in the same list, under `name` at the next step; old if the passes were not finite.
 
         Only while nothing is there does this wait for the device: the host must know whether there is a memory.
         """
         old = self.recall(space)(name)
+        if old is not None:
+            carry_(finite, values, old, keep)
         if old is not None or finite:
-            values = carried(finite, values, old, keep)
             self._pending.append((space, PREFIX + name, values, old if old and keep else []))
         return values
 

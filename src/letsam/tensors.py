@@ -149,16 +149,17 @@ def finite(x: Tensor) -> Tensor:
     return x - x == 0
 
 
-def carried(finite: Tensor, new: Tensors, old: Tensors | None, keep: float = 0.0) -> Tensors:
-    """new + keep·old if the 0-d condition holds, else old (zeros if there is none); NaNs do not leak. May reuse new."""
-    if old is None:
-        return [torch.where(finite, x, torch.zeros_like(x)) for x in new]
+def carry_(finite: Tensor, new: Tensors, old: Tensors, keep: float = 0.0) -> None:
+    """new ← new + keep·old if the 0-d condition holds, else old; NaNs do not leak."""
     if (table := kernel_table(new, old)) is not None:
         kernels().carry_(table, keep, finite)
-        return new
-    if keep:
+    elif finite.device.type != "cpu":
         add_(new, old, keep)
-    return [torch.where(finite, x, y) for x, y in zip(new, old, strict=True)]
+        copy_(new, [torch.where(finite, x, y) for x, y in zip(new, old, strict=True)])
+    elif not finite:  # known to the host
+        copy_(new, old)
+    elif keep:
+        add_(new, old, keep)
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
-"""Sums over all parameters, of whatever types."""
+"""Sums over all parameters, of whatever types, and what is carried from step to step."""
 
 import pytest
 import torch
 
 from letsam.space import Space
+from letsam.tensors import carry_
 
 
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
@@ -23,3 +24,14 @@ def test_norm_and_products_of_lists_of_mixed_types(low, high, first):
 def test_a_norm_beyond_float16_is_finite():
     a = [torch.ones(3), torch.full((1000, 1000), 100.0, dtype=torch.float16)]
     assert float(Space(a).norm(a)) == pytest.approx(1e5, rel=1e-3)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.9])
+@pytest.mark.parametrize("finite", [True, False])
+def test_what_is_carried_is_not_poisoned(finite, keep):
+    new, old = ([torch.randn(7), torch.randn(3, 2)] for _ in range(2))
+    want = [x + keep * y if finite else y for x, y in zip(new, old, strict=True)]
+    if not finite:
+        new[0][2] = torch.nan
+    carry_(torch.tensor(finite), new, old, keep)
+    torch.testing.assert_close(new, want)
