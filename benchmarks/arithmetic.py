@@ -119,7 +119,7 @@ def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tenso
     table = tensors.kernel_table(theta, backup, step.u)
     if table is None:
         tensors.copy_(backup, theta)
-        tensors.add_scaled_(theta, *step)
+        tensors.add_scaled_(theta, step.u, step.s)
     else:
         done = torch.zeros((), dtype=torch.int32, device=theta[0].device)
         tensors.kernels().move_(table, step.s, done)

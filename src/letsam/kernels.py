@@ -2,97 +2,21 @@
 
 tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
 move of the weights together, all products of two lists together, a difference without its part along a list, ASAM's
-T²g with its norm, and what is carried from step to step.
-
-A list becomes a row of addresses on the device. Rows are kept: weights and the gradients of a captured pass never move,
-and those of an eager one are mostly found where earlier ones were.
+T²g with its norms, and what is carried from step to step. tables.py turns the lists into what a kernel can read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 4096
-_TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+from .tables import BLOCK, Table, on_device, table
 
-
-class Row(NamedTuple):
-    """A list as the kernels see it: the addresses on the device, and the layout."""
-
-    addresses: Tensor
-    type: Any
-    sizes: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
-
-
-class Table:
-    """Lists that go together: tensor i of each has the same layout."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = [row.addresses for row in rows]
-        self.types = [row.type for row in rows]
-        self.sizes = rows[0].sizes
-        self.blocks, *self.places = _blocks(self.sizes, self.rows[0].device)
-
-
-_rows: dict[Any, Row | None] = {}
-
-
-def table(*lists: Sequence[Tensor]) -> Table | None:
-    """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    rows = [_row(some) for some in lists]
-    fitting = [row for row in rows if row is not None and row[2:] == rows[0][2:]] if rows[0] is not None else []
-    return Table(fitting) if len(fitting) == len(rows) else None
-
-
-def _row(some: Sequence[Tensor]) -> Row | None:
-    """Known by all that decides whether a list fits: other tensors may lie at the same addresses later."""
-    addresses, strides = tuple([x.data_ptr() for x in some]), tuple([x.stride() for x in some])
-    key = addresses, tuple([x.dtype for x in some]), tuple([x.shape for x in some]), strides
-    if key not in _rows:
-        if len(_rows) >= 256:  # gradients that keep moving
-            _rows.clear()
-        _rows[key] = _made(some, addresses, strides) if _fits(some) else None
-    return _rows[key]
-
-
-def _made(some: Sequence[Tensor], addresses: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Row:
-    sizes = tuple(x.numel() for x in some)
-    return Row(_on_device(addresses, some[0].device), _TYPES[some[0].dtype], sizes, strides)
-
-
-def _fits(some: Sequence[Tensor]) -> bool:
-    return some[0].dtype in _TYPES and all(
-        x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 and _dense(x.shape, x.stride())
-        for x in some
-    )
-
-
-@lru_cache(maxsize=4096)
-def _dense(shape: torch.Size, stride: tuple[int, ...]) -> bool:
-    """Without gaps, whatever the order of the dimensions: only then does empty_like keep the strides."""
-    x = torch.empty_strided(shape, stride, device="meta")
-    return torch.empty_like(x).stride() == stride
-
-
-def _on_device(numbers: Any, device: torch.device) -> Tensor:
-    """From pageable memory, which CUDA copies before it returns: the host does not wait, and pins nothing."""
-    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
-
-
-@lru_cache(maxsize=64)
-def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Which tensor a program works on, where it begins in it, and how long each tensor is."""
-    tensors = [i for i, n in enumerate(sizes) for _ in range(0, n, BLOCK)]
-    starts = [start for n in sizes for start in range(0, n, BLOCK)]
-    return len(tensors), _on_device(tensors, device), _on_device(starts, device), _on_device(sizes, device)
+__all__ = ["Table", "across_", "adaptive", "add_", "carry_", "move_", "products", "squares", "table"]
 
 
 def move_(where: Table, s: Tensor, done: Tensor) -> None:
@@ -136,16 +60,16 @@ def products(where: Table) -> Tensor:
 
 
 def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
-    """Of (θ, g, u): u ← T²g; returns ‖Tg‖² in float64. filters: how many each tensor has, 0: T is element-wise."""
+    """Of (θ, g, u): u ← T²g; returns ‖Tg‖² and ‖u‖². filters: how many each tensor has, 0: T is element-wise."""
     count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.rows[0].device)
     types = dict(zip(("THETA", "G", "U"), where.types, strict=True))
     norms = where.rows[0].new_empty(max(count, 1), dtype=torch.float32)
     if count:
         theta = where.rows[0]
         _filter_norms[(count,)](theta, tensor_of, index_of, length_of, norms, THETA=where.types[0], BLOCK=1024)
-    out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
+    out = where.rows[0].new_empty((where.blocks, 2), dtype=torch.float32)
     _adaptive[(where.blocks,)](*where.rows, *where.places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
-    return out.sum(dtype=torch.float64)
+    return out.sum(0, dtype=torch.float64)
 
 
 @lru_cache(maxsize=64)
@@ -157,7 +81,7 @@ def _filters(
     indices = [k for n in filters for k in range(n)]
     lengths = [size // n if n else 0 for size, n in zip(sizes, filters, strict=True)]
     firsts = [sum(filters[:i]) for i in range(len(filters))]
-    lists = (_on_device(x, device) for x in (tensors, indices, lengths, firsts))
+    lists = (on_device(x, device) for x in (tensors, indices, lengths, firsts))
     return len(tensors), *lists  # type: ignore[return-value]
 
 
@@ -295,5 +219,7 @@ def _adaptive(
     else:
         T = tl.abs(_values(theta, i, offsets, whole, size, THETA).to(tl.float32)) + xi
     Tg = T * y
-    tl.store(out + tl.program_id(0), tl.sum(Tg * Tg))
-    _put(u, i, offsets, whole, size, T * Tg, U)
+    x = T * Tg
+    tl.store(out + 2 * tl.program_id(0), tl.sum(Tg * Tg))
+    tl.store(out + 2 * tl.program_id(0) + 1, tl.sum(x * x))
+    _put(u, i, offsets, whole, size, x, U)

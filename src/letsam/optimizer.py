@@ -141,7 +141,7 @@ class SharpnessAware(Wrapper):
                 finite = self._perturbed(closure, at, finite, rng)
                 scalars["sam_perturbed"] += 1
             else:
-                self.combiner.plain(space, space.gradients(), at.recall)
+                self.combiner.plain(space, space.gradients(), norm, at.recall)
             statistics.restore()
         scalars["sam_step"] += 1
         self._finite, skipped = finite, ~finite
@@ -183,7 +183,7 @@ class SharpnessAware(Wrapper):
         learning = self._learned if self._learned and (self._due or self._learned.memory) else None
         keeps = learning.keeps if learning else ()
         epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
-        length = epsilon.s * (at.norm if epsilon.u is at.g else space.norm(epsilon.u))
+        length = epsilon.s * (space.norm(epsilon.u) if epsilon.norm is None else epsilon.norm)
         memories = self.perturbation.remember(at.g, at)
         recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
         kept = epsilon.tensors() if "epsilon" in keeps else []
@@ -288,10 +288,10 @@ class SharpnessAware(Wrapper):
     def _epsilon(self, v: Scaled | Tensors, space: Space) -> Scaled:
         """ρ·v, with a group's own radius relative to the common one."""
         rho = self._scalars["sam_rho"]
-        u, s = (v.u, v.s * rho) if isinstance(v, Scaled) else (v, rho)
+        u, s, norm = (v.u, v.s * rho, v.norm) if isinstance(v, Scaled) else (v, rho, None)
         if (own := own_radii(self.base.param_groups, self.radius.initial, space.params)) is not None:
-            u = list(torch._foreach_mul(u, own))
-        return Scaled(u, s)
+            u, norm = list(torch._foreach_mul(u, own)), None
+        return Scaled(u, s, norm)
 
     def _loaded(self) -> None:
         self._memory.forget_pending()

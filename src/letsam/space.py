@@ -122,8 +122,8 @@ class Space:
 
     def adapted(
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float
-    ) -> tuple[Tensors, Tensor] | None:
-        """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
+    ) -> tuple[Tensors, Tensor, Tensor] | None:
+        """ASAM's T²g, ‖Tg‖ and ‖T²g‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
         lie_apart = [axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)]
         if not self.has_kernels or any(lie_apart):
             return None
@@ -131,7 +131,8 @@ class Space:
         if (table := self._table(theta, g, u)) is None:
             return None
         counts = tuple(0 if axis is None else x.shape[axis] for x, axis in zip(theta, filters, strict=True))
-        return u, kernels().adaptive(table, counts, xi).sqrt()
+        norm, length = kernels().adaptive(table, counts, xi).sqrt()
+        return u, norm, length
 
     def norms(self, i: int, x: Tensor, dims: list[int]) -> Tensor:
         """‖x‖ over some dimensions of the i-th parameter, which are kept; over its shards too where they split one."""

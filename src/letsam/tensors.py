@@ -24,10 +24,11 @@ Tensors = list[Tensor]
 
 
 class Scaled(NamedTuple):
-    """s·u, not multiplied out: a list, and a 0-d factor on the device. Saves a pass over memory."""
+    """s·u, not multiplied out: a list, and a 0-d factor on the device. Saves a pass over memory; ‖u‖ if it is known."""
 
     u: Tensors
     s: Tensor
+    norm: Tensor | None = None
 
     def tensors(self) -> Tensors:
         """The product, in new tensors."""
@@ -133,7 +134,7 @@ def moved(theta: Tensors, backup: Tensors, step: Scaled) -> Iterator[None]:
         backed_up = torch.zeros((), dtype=torch.int32, device=theta[0].device)
     try:
         if table is None:
-            add_scaled_(theta, *step)
+            add_scaled_(theta, step.u, step.s)
         else:
             kernels().move_(table, step.s, backed_up)
             backed_up = True  # from here on nobody has to ask the device

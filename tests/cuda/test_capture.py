@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import letsam
-from letsam import kernels
+from letsam import tables
 from letsam.capture import CaptureError
 from small import LOSS, METHODS, assert_equal, batch, create, learns, make_model, radius
 
@@ -195,9 +195,9 @@ def test_a_learned_radius_meets_no_new_addresses():
     model = make_model().cuda()
     opt = create("auto-sam", model)
     train(model, opt, 14, capture=True)  # the radius moves in steps 0, 10 and 20
-    known = len(kernels._rows)
+    known = len(tables._rows)
     train(model, opt, 6, first=14, capture=True)
-    assert len(kernels._rows) == known
+    assert len(tables._rows) == known
 
 
 def test_ten_thousand_steps_leak_nothing():

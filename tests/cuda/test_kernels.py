@@ -101,7 +101,7 @@ def test_products(lists, foreach):
 
 def test_adaptive(lists):
     theta, g = lists
-    u, norm = Space(theta).adapted(theta, g, FILTERS, 0.01)
+    u, norm, length = Space(theta).adapted(theta, g, FILTERS, 0.01)
     T = [
         x.double().abs() + 0.01 if f is None else (x.double().flatten(1).norm(dim=1) + 0.01).view(-1, 1, 1, 1)
         for x, f in zip(theta, FILTERS, strict=True)
@@ -110,6 +110,8 @@ def test_adaptive(lists):
         torch.testing.assert_close(found.double(), t * t * y.double(), rtol=2 * torch.finfo(found.dtype).eps, atol=1e-6)
     exact = sum(((t * y.double()) ** 2).sum() for t, y in zip(T, g, strict=True)).sqrt()
     torch.testing.assert_close(norm, exact, rtol=1e-6, atol=0)
+    exact = sum(((t * t * y.double()) ** 2).sum() for t, y in zip(T, g, strict=True)).sqrt()
+    torch.testing.assert_close(length, exact, rtol=1e-6, atol=0)
 
 
 def test_what_does_not_fit_goes_through_foreach():
