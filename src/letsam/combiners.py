@@ -74,8 +74,9 @@ class SurrogateGap(_Plain):
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """ĝ ← ĝ − αg⊥, g⊥ = g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ. In this order g⊥ is 0, bit for bit, where ĝ is g."""
         assert g is not None
-        add_scaled_(g, g_hat, -ratio(*space.dots((g, g_hat), (g_hat, g_hat))))
-        add_(g_hat, g, -self.alpha)
+        if not space.surrogate_(g, g_hat, self.alpha):
+            add_scaled_(g, g_hat, -ratio(*space.dots((g, g_hat), (g_hat, g_hat))))
+            add_(g_hat, g, -self.alpha)
         return {}
 
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:

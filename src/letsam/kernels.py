@@ -1,8 +1,9 @@
 """Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
 
-tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
-move of the weights together, all products of two lists together, a difference without its part along a list, ASAM's
-T²g with its norms, and what is carried from step to step. tables.py turns the lists into what a kernel can read.
+tensors.py and space.py have the foreach version of each, which is the definition; here is what beats it on a GPU: the
+backup and the move of the weights together, all products of two lists together, a difference without its part along a
+list, GSAM's gradient, ASAM's T²g with its norms, what is carried from step to step. tables.py turns lists into what a
+kernel can read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from .tables import BLOCK, Table, on_device, table
 
-__all__ = ["Table", "across_", "adaptive", "add_", "carry_", "move_", "products", "squares", "table"]
+__all__ = ["Table", "across_", "adaptive", "add_", "carry_", "move_", "products", "squares", "surrogate_", "table"]
 
 
 def move_(where: Table, s: Tensor, done: Tensor) -> None:
@@ -43,6 +44,12 @@ def across_(where: Table, found: Tensor) -> None:
     """Of (a, b): b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, 0 if a is; found: their products."""
     types = dict(zip("AB", where.types, strict=True))
     _across[(where.blocks,)](*where.rows, *where.places, found, BLOCK=BLOCK, **types)
+
+
+def surrogate_(where: Table, alpha: float, found: Tensor) -> None:
+    """Of (g, ĝ): ĝ ← ĝ − α(g − cĝ) with c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, 0 if ĝ is; found: their products."""
+    types = dict(zip(("G", "H"), where.types, strict=True))
+    _surrogate[(where.blocks,)](*where.rows, *where.places, alpha, found, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
@@ -153,6 +160,18 @@ def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.co
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     y = _values(b, i, offsets, whole, size, B).to(tl.float32)
     _put(b, i, offsets, whole, size, (x - y) - s * x, B)
+
+
+@triton.jit
+def _surrogate(g, h, tensor_of, start_of, size_of, alpha, found, G: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr):
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    gh, hh = tl.load(found + 1), tl.load(found + 2)
+    c = tl.where(hh == 0, 0.0, gh / tl.where(hh == 0, 1.0, hh)).to(tl.float32)
+    x = _values(g, i, offsets, whole, size, G).to(tl.float32)
+    y = _values(h, i, offsets, whole, size, H).to(tl.float32)
+    _put(h, i, offsets, whole, size, y - alpha * (x - c * y), H)
 
 
 @triton.jit

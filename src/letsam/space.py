@@ -120,6 +120,13 @@ class Space:
         kernels().across_(table, kernels().products(table))
         return True
 
+    def surrogate_(self, g: Tensors, g_hat: Tensors, alpha: float) -> bool:
+        """GSAM's ĝ ← ĝ − α(g − cĝ), c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, in two passes over memory; False if no kernel can."""
+        if (table := self._table(g, g_hat)) is None:
+            return False
+        kernels().surrogate_(table, alpha, kernels().products(table))
+        return True
+
     def adapted(
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float
     ) -> tuple[Tensors, Tensor, Tensor] | None:

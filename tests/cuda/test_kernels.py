@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import letsam
 from letsam import tensors
 from letsam.space import Space
 from letsam.tensors import Scaled, add_scaled_, moved
@@ -82,6 +83,15 @@ def test_a_difference_without_its_part_along_a_list(lists):
     found = [x.clone() for x in start]
     assert Space(a).across_([torch.zeros_like(x) for x in a], found)
     assert all(torch.equal(x, -y) for x, y in zip(found, start, strict=True))
+
+
+def test_the_gradient_of_gsam(lists, foreach):
+    ours, plain = ([[x.clone() for x in some] for some in lists] for _ in range(2))
+    letsam.SurrogateGap().perturbed(Space(ours[0]), *ours)
+    foreach()
+    letsam.SurrogateGap().perturbed(Space(plain[0]), *plain)
+    for x, y in zip(ours[1], plain[1], strict=True):
+        torch.testing.assert_close(x, y, rtol=4 * torch.finfo(x.dtype).eps, atol=4 * torch.finfo(x.dtype).eps)
 
 
 def test_products(lists, foreach):

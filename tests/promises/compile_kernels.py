@@ -18,6 +18,7 @@ TABLES = (
     "a",
     "b",
     "g",
+    "h",
     "tensor_of",
     "start_of",
     "size_of",
@@ -33,6 +34,7 @@ TYPES = dict.fromkeys(TABLES, "*i64") | {
     "norms": "*fp32",
     "xi": "fp32",
     "keep": "fp32",
+    "alpha": "fp32",
     "finite": "*i1",
 }
 
@@ -58,6 +60,9 @@ for capability in map(int, sys.argv[1:]):
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
         ptx = compiled(kernels._across, capability, A=number, B=number, BLOCK=kernels.BLOCK)
+        assert "ld.global.v4" in ptx
+        assert "st.global.v4" in ptx
+        ptx = compiled(kernels._surrogate, capability, G=number, H=number, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
         compiled(kernels._adaptive, capability, THETA=number, G=number, U=number, BLOCK=kernels.BLOCK)

@@ -66,7 +66,7 @@ def test_an_interrupt_around_the_launch_leaves_the_weights_of_this_step(method, 
 def interpreted(monkeypatch):
     """Let the optimizer use the kernels on a CPU; returns the names of those that ran, as they run."""
     used = set()
-    for name in ("move_", "carry_", "across_", "products", "squares"):
+    for name in ("move_", "carry_", "across_", "surrogate_", "products", "squares"):
         kernel = getattr(kernels, name)
         monkeypatch.setattr(kernels, name, lambda *a, name=name, kernel=kernel: used.add(name) or kernel(*a))
     monkeypatch.setattr(tensors, "kernel_table", kernels.table)
@@ -92,7 +92,7 @@ def test_whole_steps_of_a_learned_radius(method, owned, monkeypatch):
     used = interpreted(monkeypatch)
     opt = create(method, model, **learns(method, every=2))
     train(model, opt, 12)
-    assert {"move_", "carry_", "across_", "products"} <= used
+    assert used >= {"move_", "carry_", "across_", "products", *(["surrogate_"] if method == "auto-gsam" else [])}
     assert float(radius(expected)) > 1.1 * expected.radius.initial
     torch.testing.assert_close(radius(opt), radius(expected), rtol=1e-4, atol=0)
     for name, value in weights(plain).items():
@@ -134,6 +134,22 @@ def test_across_zero(lists):
     where = kernels.table([x.zero_() for x in a], b)
     kernels.across_(where, kernels.products(where))
     assert all(torch.equal(found, -x) for found, x in zip(b, start, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["any", "equal", "zero"])
+def test_surrogate(lists, kind):
+    """Where both gradients are the same, nothing is taken away, bit for bit."""
+    g, h = lists
+    if kind != "any":
+        h = [x.clone() if kind == "equal" else torch.zeros_like(x) for x in g]
+    wide_g, wide_h = ([x.double() for x in some] for some in (g, h))
+    gh, hh = (sum(float((x * y).sum()) for x, y in zip(some, wide_h, strict=True)) for some in (wide_g, wide_h))
+    want = [(y - 0.4 * (x - (gh / hh if hh else 0.0) * y)).float() for x, y in zip(wide_g, wide_h, strict=True)]
+    where = kernels.table(g, h)
+    kernels.surrogate_(where, 0.4, kernels.products(where))
+    if kind == "equal":
+        assert all(torch.equal(x, y) for x, y in zip(h, g, strict=True))
+    torch.testing.assert_close(h, want, rtol=1e-6, atol=1e-6)
 
 
 def test_squares_and_products(lists):
