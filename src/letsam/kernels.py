@@ -1,9 +1,7 @@
 """Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
 
-tensors.py and space.py have the foreach version of each, which is the definition; here is what beats it on a GPU: the
-backup and the move of the weights together, all products of two lists together, a difference without its part along a
-list, GSAM's gradient, ASAM's T²g with its norms, what is carried from step to step. tables.py turns lists into what a
-kernel can read.
+tensors.py, space.py and radius/jacobian.py have the foreach version of each, which is the definition; here is what
+beats it on a GPU. tables.py turns lists into what a kernel can read.
 """
 
 from __future__ import annotations
@@ -17,7 +15,19 @@ from torch import Tensor
 
 from .tables import BLOCK, Table, on_device, table
 
-__all__ = ["Table", "across_", "adaptive", "add_", "carry_", "move_", "products", "squares", "surrogate_", "table"]
+__all__ = [
+    "Table",
+    "across_",
+    "adam",
+    "adaptive",
+    "add_",
+    "carry_",
+    "move_",
+    "products",
+    "squares",
+    "surrogate_",
+    "table",
+]
 
 
 def move_(where: Table, s: Tensor, done: Tensor) -> None:
@@ -50,6 +60,13 @@ def surrogate_(where: Table, alpha: float, found: Tensor) -> None:
     """Of (g, ĝ): ĝ ← ĝ − α(g − cĝ) with c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, 0 if ĝ is; found: their products."""
     types = dict(zip(("G", "H"), where.types, strict=True))
     _surrogate[(where.blocks,)](*where.rows, *where.places, alpha, found, BLOCK=BLOCK, **types)
+
+
+def adam(where: Table, c1: Tensor, c2: Tensor, rate: float, betas: tuple[float, float], eps: float) -> None:
+    """Of (b, g, m, v, out): out ← J·b, J as in radius/jacobian.py; c: the corrections of each tensor."""
+    types = dict(zip(("B", "G", "M", "V", "OUT"), where.types, strict=True))
+    numbers = (rate, betas[0], 1 - betas[0], betas[1], 1 - betas[1], eps)
+    _adam[(where.blocks,)](*where.rows, *where.places, c1, c2, *numbers, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
@@ -93,6 +110,14 @@ def _filters(
 
 
 @triton.jit
+def _place(tensor_of, start_of, size_of, BLOCK: tl.constexpr):
+    """The tensor of this program, the offsets of its block there, whether all of them lie inside, the tensor's size."""
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    return i, tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size, size
+
+
+@triton.jit
 def _values(addresses, i, offsets, whole, size, TYPE: tl.constexpr):
     """A block of tensor i; without a mask where the block is whole, so that loads are as wide as they can be."""
     p = tl.multiple_of(tl.load(addresses + i).to(tl.pointer_type(TYPE)), 16)
@@ -127,9 +152,7 @@ def _move(
     U: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(theta, i, offsets, whole, size, THETA)
     y = _values(u, i, offsets, whole, size, U)
     if KEEP:
@@ -142,9 +165,7 @@ def _move(
 def _carry(
     new, old, tensor_of, start_of, size_of, keep, finite, NEW: tl.constexpr, OLD: tl.constexpr, BLOCK: tl.constexpr
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(new, i, offsets, whole, size, NEW).to(tl.float32)
     y = _values(old, i, offsets, whole, size, OLD).to(tl.float32)
     _put(new, i, offsets, whole, size, tl.where(tl.load(finite) != 0, x + keep * y, y), NEW)
@@ -152,9 +173,7 @@ def _carry(
 
 @triton.jit
 def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     aa, ab = tl.load(found), tl.load(found + 1)
     s = tl.where(aa == 0, 0.0, (aa - ab) / tl.where(aa == 0, 1.0, aa)).to(tl.float32)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
@@ -164,9 +183,7 @@ def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.co
 
 @triton.jit
 def _surrogate(g, h, tensor_of, start_of, size_of, alpha, found, G: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     gh, hh = tl.load(found + 1), tl.load(found + 2)
     c = tl.where(hh == 0, 0.0, gh / tl.where(hh == 0, 1.0, hh)).to(tl.float32)
     x = _values(g, i, offsets, whole, size, G).to(tl.float32)
@@ -175,19 +192,52 @@ def _surrogate(g, h, tensor_of, start_of, size_of, alpha, found, G: tl.constexpr
 
 
 @triton.jit
+def _adam(
+    b,
+    g,
+    m,
+    v,
+    out,
+    tensor_of,
+    start_of,
+    size_of,
+    c1_of,
+    c2_of,
+    rate,
+    beta1,
+    rest1,
+    beta2,
+    rest2,
+    eps,
+    B: tl.constexpr,
+    G: tl.constexpr,
+    M: tl.constexpr,
+    V: tl.constexpr,
+    OUT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
+    c1, c2 = tl.load(c1_of + i).to(tl.float32), tl.load(c2_of + i).to(tl.float32)
+    x = _values(b, i, offsets, whole, size, B).to(tl.float32)
+    y = _values(g, i, offsets, whole, size, G).to(tl.float32)
+    first = beta1 * _values(m, i, offsets, whole, size, M).to(tl.float32) + rest1 * y
+    second = beta2 * _values(v, i, offsets, whole, size, V).to(tl.float32) + rest2 * y * y
+    r = tl.maximum(tl.sqrt(second / c2), 1.1754943508222875e-38)  # 0/0 is 0 here: where r is 0, so is g
+    d = r + eps
+    factor = (rest1 - first * y / r / d * (rest2 / c2)) / d
+    _put(out, i, offsets, whole, size, x * (factor * (rate / c1)), OUT)
+
+
+@triton.jit
 def _squares(a, tensor_of, start_of, size_of, out, A: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     tl.store(out + tl.program_id(0), tl.sum(x * x))
 
 
 @triton.jit
 def _products(a, b, tensor_of, start_of, size_of, out, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     y = _values(b, i, offsets, whole, size, B).to(tl.float32)
     place = out + 3 * tl.program_id(0)
@@ -229,9 +279,8 @@ def _adaptive(
     U: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size, length = tl.load(size_of + i), tl.load(length_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
+    length = tl.load(length_of + i)
     y = _values(g, i, offsets, whole, size, G).to(tl.float32)
     if length > 0:
         T = tl.load(norms + tl.load(first_of + i) + offsets // length, mask=offsets < size, other=0.0) + xi

@@ -5,6 +5,7 @@ import torch
 
 import letsam
 from letsam import tensors
+from letsam.radius.jacobian import with_jacobian
 from letsam.space import Space
 from letsam.tensors import Scaled, add_scaled_, moved
 
@@ -92,6 +93,21 @@ def test_the_gradient_of_gsam(lists, foreach):
     letsam.SurrogateGap().perturbed(Space(plain[0]), *plain)
     for x, y in zip(ours[1], plain[1], strict=True):
         torch.testing.assert_close(x, y, rtol=4 * torch.finfo(x.dtype).eps, atol=4 * torch.finfo(x.dtype).eps)
+
+
+@pytest.mark.parametrize("fused", [True, False])  # a fused base counts its steps on the device
+def test_the_jacobian_of_adam(lists, foreach, fused):
+    theta, b = lists
+    params = [torch.nn.Parameter(x) for x in theta]
+    base = torch.optim.AdamW(params, lr=3e-3, eps=1e-3, fused=fused)
+    for _ in range(3):
+        for p in params:
+            p.grad = 0.1 * torch.randn_like(p)
+        base.step()
+    ours = with_jacobian(b, Space(params), base)
+    foreach()
+    for x, y in zip(ours, with_jacobian(b, Space(params), base), strict=True):
+        torch.testing.assert_close(x, y, rtol=max(1e-4, 16 * torch.finfo(x.dtype).eps), atol=1e-4)
 
 
 def test_products(lists, foreach):

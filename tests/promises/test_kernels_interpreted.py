@@ -16,6 +16,7 @@ if torch.cuda.is_available():
     pytest.skip("tests/cuda/test_kernels.py runs them on the device", allow_module_level=True)
 
 from letsam import kernels, tensors
+from letsam.radius.jacobian import with_jacobian
 from letsam.space import Space
 from small import assert_equal, create, learns, make_model, radius, train, weights
 
@@ -66,7 +67,7 @@ def test_an_interrupt_around_the_launch_leaves_the_weights_of_this_step(method, 
 def interpreted(monkeypatch):
     """Let the optimizer use the kernels on a CPU; returns the names of those that ran, as they run."""
     used = set()
-    for name in ("move_", "carry_", "across_", "surrogate_", "products", "squares"):
+    for name in ("move_", "carry_", "across_", "surrogate_", "adam", "products", "squares"):
         kernel = getattr(kernels, name)
         monkeypatch.setattr(kernels, name, lambda *a, name=name, kernel=kernel: used.add(name) or kernel(*a))
     monkeypatch.setattr(tensors, "kernel_table", kernels.table)
@@ -150,6 +151,26 @@ def test_surrogate(lists, kind):
     if kind == "equal":
         assert all(torch.equal(x, y) for x, y in zip(h, g, strict=True))
     torch.testing.assert_close(h, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_the_jacobian_of_adam(lists, kind, monkeypatch):
+    """Against foreach in float32, after three steps; some gradients are zero, and so are their moments."""
+    theta, b = lists
+    params = [torch.nn.Parameter(x) for x in theta]
+    base = kind(params, lr=3e-3, betas=(0.8, 0.95), eps=1e-3)
+    for step in range(4):
+        for i, p in enumerate(params):
+            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(10 * i + step)).mul_(0.1)
+            p.grad = torch.empty_like(p).copy_(p.grad) * (p.detach() > -1)
+        if step < 3:
+            base.step()
+    want = with_jacobian(b, Space(params), base)
+    used = interpreted(monkeypatch)
+    found = with_jacobian(b, Space(params), base)
+    assert "adam" in used
+    for x, y in zip(found, want, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-7)
 
 
 def test_squares_and_products(lists):
