@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/arithmetic.py --out results/bench/arithmetic.json
 
 `copy`: the bandwidth of a device-to-device copy of 4 GiB, bytes read and written over the median time. `steps`: all
-that a step does but the passes and the base step, driven through `opt.backward` with a closure that computes nothing:
+that a step does but the passes and the base step (auto-sam: and the updates of its radius, every tenth step; with the
+base step, after which it knows what to carry), driven through `opt.backward` with a closure that computes nothing:
 it sets `.grad` to fixed gradients, as views, which is how captured passes leave theirs. `kernels`: each Triton kernel
 alone. Both with the kernels and with foreach in their place. `bytes` are the useful ones: every operation reads its
 inputs and writes its outputs once, `parts` says how many times the size of all parameters each of them moves; `share`
@@ -38,10 +39,12 @@ from letsam.space import Space
 KIND = "letsam arithmetic"
 DEVICE = "cuda"
 SAM = {"norm of g": 1, "backup and move (θ, g → backup, θ)": 4, "finiteness of ĝ": 1, "restore": 2}
+G = {"copy of g out of the pass's memory": 2, "⟨g,ĝ⟩ and ‖ĝ‖²": 2}
 PARTS = {
     "sam": SAM,
     "asam": {**SAM, "T²g and ‖Tg‖ (θ, g → u)": 3},
-    "gsam": {**SAM, "copy of g out of the pass's memory": 2, "⟨g,ĝ⟩ and ‖ĝ‖²": 2, "ĝ ← ĝ − α(g − cĝ)": 3},
+    "gsam": {**SAM, **G, "ĝ ← ĝ − α(g − cĝ)": 3},
+    "auto-sam": {**SAM, **G, "ĝ − g across ĝ (ĝ, g → b)": 3, "carry (b, R → R)": 3, "step of the base (θ, ĝ → θ)": 3},
 }
 STEP_MODEL = "decoder-350m"
 KERNEL_MODELS = ("resnet18", "decoder-125m", "decoder-350m")
@@ -100,7 +103,7 @@ def version(name: str) -> Iterator[None]:
 
 
 def arithmetic(method: str, model: torch.nn.Module) -> Work:
-    """One step of a method without its passes and its base."""
+    """One step of a method without its passes, and without its base if the method remembers nothing."""
     params = list(model.parameters())
     opt = letsam.create(method, torch.optim.SGD(params, lr=0.1), model=model)
     gradients = [x.view_as(x) for x in map(torch.randn_like, params)]
@@ -111,7 +114,11 @@ def arithmetic(method: str, model: torch.nn.Module) -> Work:
             p.grad = gradient
         return loss
 
-    return lambda: opt.backward(closure)
+    def whole() -> None:
+        opt.backward(closure)
+        opt.base.step()
+
+    return whole if opt.needs_validation else lambda: opt.backward(closure)
 
 
 def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tensors.Scaled) -> None:
@@ -119,9 +126,18 @@ def backup_and_move(theta: tensors.Tensors, backup: tensors.Tensors, step: tenso
     table = tensors.kernel_table(theta, backup, step.u)
     if table is None:
         tensors.copy_(backup, theta)
-        tensors.add_scaled_(theta, *step)
+        tensors.add_scaled_(theta, step.u, step.s)
     else:
-        tensors.kernels().move_(table, step.s)
+        done = torch.zeros((), dtype=torch.int32, device=theta[0].device)
+        tensors.kernels().move_(table, step.s, done)
+
+
+def across(space: Space, a: tensors.Tensors, b: tensors.Tensors) -> None:
+    """What is left of a − b without its part along a."""
+    if not space.across_(a, b):
+        difference = list(torch._foreach_sub(a, b))
+        along = tensors.ratio(*space.dots((difference, a), (a, a)))
+        tensors.add_scaled_(difference, a, -along)
 
 
 def kernels(model: torch.nn.Module) -> dict[str, tuple[int, Work]]:
@@ -130,6 +146,7 @@ def kernels(model: torch.nn.Module) -> dict[str, tuple[int, Work]]:
     theta = [p.detach() for p in space.params]
     a, b, backup = ([torch.randn_like(x) for x in theta] for _ in range(3))
     nothing = tensors.Scaled(a, tensors.scalar(0.0, space.device))
+    fine = torch.ones((), dtype=torch.bool, device=space.device)
     filters = list(map(filter_dimension(model), space.params))
     at = Where(t=0, space=space, theta=theta, g=a, norm=space.norm(a), filters=filters, recall=lambda _: None)
     return {
@@ -137,6 +154,8 @@ def kernels(model: torch.nn.Module) -> dict[str, tuple[int, Work]]:
         "⟨a,a⟩, ⟨a,b⟩, ⟨b,b⟩": (2, lambda: space.dots((a, a), (a, b), (b, b))),
         "T²g and ‖Tg‖": (3, lambda: letsam.Adaptive().direction(a, at)),
         "backup and move": (4, lambda: backup_and_move(theta, backup, nothing)),
+        "a − b across a": (5, lambda: across(space, a, b)),
+        "b + 0.9·a": (3, lambda: tensors.carry_(fine, b, a, 0.9)),
     }
 
 

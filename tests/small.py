@@ -34,6 +34,11 @@ def create(name, model, base="momentum", **options):
     return letsam.create(name, optimizer, model=model, **options)
 
 
+def learns(name, every=1):
+    """Options that let the radius of `auto-<m>` move far within a few steps."""
+    return {"every": every, "gated": False, "bounds": (1e-5, 10.0)} if name.startswith("auto-") else {}
+
+
 def closures(model, t, **options):
     dtype = next(model.parameters()).dtype
     return (letsam.closure(model, LOSS, batch(2 * t + i, dtype=dtype), **options) for i in range(2))

@@ -15,7 +15,7 @@ import operator
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,13 +24,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .batches import leaves, replaced, signature, tensors
 from .passes import alone, untouched_rng
 
 log = logging.getLogger("letsam")
 Outputs = tuple[Tensor | None, ...]
 Pass = Callable[..., Outputs]
-RARE = 1 / 20
+RARE = 1 / 25
 MANY = 100
+RECENT = 1_000
 FEW, OFTEN = 4, 5
 """A step has at most four passes, so what comes five times comes in several steps."""
 
@@ -42,10 +44,11 @@ class CaptureError(RuntimeError):
 class Graphs:
     """The graphs of a model, by the kind of pass.
 
-    A kind is captured when it comes the second time, if at least one pass in twenty is of that kind: the last batch of
-    an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a loss
-    function that is made anew in every step is never worth a graph. If a parameter or buffer moves to other memory, all
-    graphs are dropped.
+    A kind is captured when it comes the second time, if at least one recent pass in 25 is of that kind: the last
+    batch of an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a
+    loss function that is made anew in every step is never worth a graph. What was counted is halved every 1,000 passes,
+    so that a kind that comes late is captured soon. If a parameter or buffer moves to other memory, all graphs are
+    dropped.
     """
 
     def __init__(self) -> None:
@@ -60,34 +63,43 @@ class Graphs:
     def __reduce__(self) -> Any:
         return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
 
-    def run(self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module) -> Outputs:
+    def run(
+        self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module, loss: Any
+    ) -> Outputs:
         """What eager(*arguments) returns and leaves in `.grad`, through a graph of `captured` where there is one.
 
-        kind is all that the graph bakes in, beside the model and the shapes of the arguments.
+        kind is all that the graph bakes in, beside the model, the loss function and the shapes of the arguments.
         """
         if self._parts is None or self._parts.changed():
             self._parts = _Parts(model)
             self._graphs.clear()
             self._seen.clear()
             self._passes = self._eager = 0
-        kind = (kind, self._parts.flags(model), _signature(arguments))
-        self._passes += 1
+        kind = (kind, self._parts.flags(model), _baked_in(loss), signature(arguments))
+        self._count()
         if kind in self._graphs:
             return self._graphs[kind].replay(arguments)
         if self._is_rare(kind):
             self._tell()
             return eager(*arguments)
         begin = time.perf_counter()
-        graph = self._graphs[kind] = Graph(captured, arguments, model, self.pool)
+        graph = self._graphs[kind] = Graph(captured, arguments, modules_of(model, loss), self.pool)
         self.captures, self.pool = self.captures + 1, graph.pool
-        log.info("captured a pass over %s in %.1f s", _signature(arguments), time.perf_counter() - begin)
+        log.info("captured a pass over %s in %.1f s", signature(arguments), time.perf_counter() - begin)
         return graph.replay(arguments)
 
+    def _count(self) -> None:
+        """One pass more; what is long ago counts less and less."""
+        self._passes += 1
+        if self._passes % RECENT == 0:
+            self._passes //= 2
+            self._seen = Counter({k: n // 2 for k, n in self._seen.items() if n > 1})
+
     def _is_rare(self, kind: Hashable) -> bool:
-        """Counts a kind that has no graph."""
+        """Counts a kind that has no graph; of too many the rarest are forgotten."""
         self._seen[kind] += 1
         if len(self._seen) > MANY:
-            self._seen = Counter({k: n for k, n in self._seen.items() if n > 1 or k == kind})
+            self._seen = Counter(dict(self._seen.most_common(MANY // 2)) | {kind: self._seen[kind]})
         return self._seen[kind] < max(2 if len(self._graphs) < FEW else OFTEN, RARE * self._passes)
 
     def _tell(self) -> None:
@@ -113,23 +125,23 @@ def graphs_of(model: nn.Module) -> Graphs:
 class Graph:
     """One captured pass."""
 
-    def __init__(self, function: Pass, arguments: Any, model: nn.Module, pool: Any) -> None:
-        self._inputs = [x.clone() for x in _tensors(arguments)]
-        static = _replaced(arguments, iter(self._inputs))
+    def __init__(self, function: Pass, arguments: Any, modules: nn.ModuleList, pool: Any) -> None:
+        self._inputs = [x.clone() for x in tensors(arguments)]
+        static = replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(next(model.parameters()).device), _unmoved(model), _explained():
+        with torch.cuda.device(next(modules.parameters()).device), _unmoved(modules), _explained():
             _warm_up(function, static)
             torch.clear_autocast_cache()
             stream = _side_stream(torch.cuda.current_device())
             with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._outputs = function(*static)
         # Views, which by the optimizer's contract are memory that the pass owns (Space.take_gradients).
-        self._gradients = [(p, p.grad.view_as(p.grad)) for p in model.parameters() if p.grad is not None]
+        self._gradients = [(p, p.grad.view_as(p.grad)) for p in modules.parameters() if p.grad is not None]
         self.pool = self._graph.pool()
 
     def replay(self, arguments: Any) -> Outputs:
         """The pass over other data."""
-        torch._foreach_copy_(self._inputs, _tensors(arguments))
+        torch._foreach_copy_(self._inputs, tensors(arguments))
         self._graph.replay()
         for p, gradient in self._gradients:
             p.grad = gradient
@@ -137,12 +149,20 @@ class Graph:
         return tuple(x if x is None else x.clone() for x in self._outputs)
 
 
+def modules_of(model: nn.Module, loss: Any) -> nn.ModuleList:
+    """What a pass goes through: the model, and the loss function where that is a module, which may be trained too."""
+    return nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
+
+
 def why_not(model: nn.Module, batch: Any) -> str | None:
     """Why a pass over this batch cannot be captured, if that can be seen beforehand."""
     device = next(model.parameters()).device
-    for i, x in enumerate(_tensors((batch,))):
+    for i, x in enumerate(tensors((batch,))):
         if x.device != device:
             return f"tensor {i} of the batch is on {x.device} and the model on {device}: move the batch there first"
+    for x in leaves(batch):
+        if not isinstance(x, Hashable):
+            return f"the batch holds a {type(x).__name__}, which a graph cannot read anew: make it a tensor"
     if not alone():
         return "there are several processes, and their communication is not captured: use capture=False"
     return None
@@ -241,28 +261,9 @@ class _Parts:
         return model.training, *[m.training for m in self._inner], *[p.requires_grad for p in self._params]
 
 
-def _signature(x: Any) -> Hashable:
-    """What has to be equal for two arguments to go through one graph."""
-    if isinstance(x, Tensor):
-        return tuple(x.shape), x.dtype, x.stride()
-    if isinstance(x, Mapping):
-        return tuple((k, _signature(v)) for k, v in x.items())
-    if isinstance(x, tuple | list):
-        return tuple(map(_signature, x))
-    return x
-
-
-def _tensors(x: Any) -> list[Tensor]:
-    if isinstance(x, Tensor):
-        return [x]
-    parts = x.values() if isinstance(x, Mapping) else x if isinstance(x, tuple | list) else ()
-    return [t for part in parts for t in _tensors(part)]
-
-
-def _replaced(x: Any, tensors: Iterator[Tensor]) -> Any:
-    """The same structure with other tensors."""
-    if isinstance(x, Tensor):
-        return next(tensors)
-    if isinstance(x, Mapping):
-        return {k: _replaced(v, tensors) for k, v in x.items()}
-    return tuple(_replaced(v, tensors) for v in x) if isinstance(x, tuple | list) else x
+def _baked_in(loss: Any) -> Hashable:
+    """The flags of a loss function that is a module, and where its tensors lie: it is small, and may be a new one."""
+    if not isinstance(loss, nn.Module):
+        return None
+    held = [*loss.parameters(), *loss.buffers()]
+    return *[m.training for m in loss.modules()], *[(id(x), x.data_ptr(), x.requires_grad) for x in held]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 
 def within(name: str, value: float, low: float, high: float) -> None:
@@ -10,6 +11,13 @@ def within(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         allowed = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
         raise ValueError(f"{name} is {value!r}; give a number {allowed}")
+
+
+def whole(name: str, value: int, low: int) -> None:
+    """A whole number, at least low."""
+    if not isinstance(value, Integral):
+        raise TypeError(f"{name} is {value!r}; give a whole number")
+    within(name, value, low, math.inf)
 
 
 def positive(name: str, value: float) -> None:

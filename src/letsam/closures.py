@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from .capture import CaptureError, graphs_of, why_not
-from .checks import within
+from .batches import length, of_samples
+from .capture import CaptureError, graphs_of, modules_of, why_not
+from .checks import whole
 
 Batch = Any
 log = logging.getLogger("letsam")
@@ -57,7 +58,7 @@ class Closure:
             raise TypeError(f"batch is a {type(batch).__name__}; give (inputs, targets) or a dict of tensors")
         if loss_fn is None and not isinstance(batch, Mapping):
             raise TypeError("loss_fn is None; that needs a dict batch and a model whose output has a loss")
-        within("micro_batches", micro_batches, 1, float("inf"))
+        whole("micro_batches", micro_batches, 1)
         self.model, self.loss_fn, self.batch = model, loss_fn, batch
         if capture not in (False, True, "try"):
             raise ValueError(f"capture is {capture!r}; choose from False, True, 'try'")
@@ -106,15 +107,18 @@ class Closure:
         run = getattr(self, name)
         if not self.capture or not _on_gpu(self.model):
             return run(*arguments)
+        if (reason := why_not(self.model, self.batch)) is not None:
+            if self.capture != "try":
+                raise CaptureError(f"the pass cannot be captured: {reason}")
+            _say_once(f"a pass runs eagerly: {reason}")
+            return run(*arguments)
         graphs = graphs_of(self.model)
         if graphs.refused:
             return run(*arguments)
         captured = getattr(self._compiled_twin(), name) if self.compile is not False else run
         kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
         try:
-            if (reason := why_not(self.model, self.batch)) is not None:
-                raise CaptureError(f"the pass cannot be captured: {reason}")
-            return graphs.run(run, captured, arguments, kind, self.model)
+            return graphs.run(run, captured, arguments, kind, self.model, self.loss_fn)
         except CaptureError as error:
             if self.capture != "try":
                 raise
@@ -130,6 +134,8 @@ class Closure:
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         clear_gradients(self.model)
+        if isinstance(self.loss_fn, nn.Module):
+            clear_gradients(self.loss_fn)
         total, losses = [], []
         for part, weight in self._weighted(batch):
             with torch.enable_grad():
@@ -154,7 +160,7 @@ class Closure:
         # scale(1) is the scale itself, on the device: no private attribute, no wait.
         assert self.scaler is not None
         inverse = self.scaler.scale(torch.ones((), device=device)).reciprocal()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in modules_of(self.model, self.loss_fn).parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, inverse)
 
     def _loss(self, batch: Batch) -> Tensor:
@@ -171,15 +177,15 @@ class Closure:
         return torch.autocast(device, dtype=self.autocast)
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
-        n = _length(batch)
+        n = length(batch)
         size = -(-n // min(self.micro_batches, n))
         for first in range(0, n, size):
-            yield batch if size == n else _map(batch, operator.itemgetter(slice(first, min(first + size, n))))
+            yield batch if size == n else of_samples(batch, operator.itemgetter(slice(first, min(first + size, n))))
 
     def _weighted(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
-        n = _length(batch)
+        n = length(batch)
         for part in self._parts(batch):
-            yield part, _length(part) / n
+            yield part, length(part) / n
 
 
 closure = Closure
@@ -227,11 +233,6 @@ class ScalerFeedback:
         scaler.unscale_(self._probe)
 
 
-def _length(batch: Batch) -> int:
-    values = batch.values() if isinstance(batch, Mapping) else batch
-    return len(next(x for x in values if isinstance(x, Tensor)))
-
-
 def clear_gradients(model: nn.Module) -> None:
     """model.zero_grad() ten times faster: with many small layers, going through them is what a step waits for."""
     modules: list[nn.Module | None] = [model]
@@ -244,10 +245,4 @@ def clear_gradients(model: nn.Module) -> None:
 
 
 def _rows(batch: Batch, chosen: Tensor) -> Batch:
-    return _map(batch, lambda x: x[chosen.to(x.device)])
-
-
-def _map(batch: Batch, f: Callable[[Tensor], Tensor]) -> Batch:
-    if isinstance(batch, Mapping):
-        return {k: f(x) if isinstance(x, Tensor) else x for k, x in batch.items()}
-    return tuple(f(x) if isinstance(x, Tensor) else x for x in batch)
+    return of_samples(batch, lambda x: x[chosen.to(x.device)])

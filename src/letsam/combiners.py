@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from .checks import within
 from .space import Space
 from .tensors import Tensors, add_, add_scaled_, copied, ratio, scale_
@@ -34,8 +36,8 @@ class Combiner(Protocol):
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
         """b ← (∂d/∂ĝ)·b: how the combined gradient d answers when ĝ moves along b."""
 
-    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
-        """Combine into g on a step without a perturbed pass."""
+    def plain(self, space: Space, g: Tensors, norm: Tensor, recall: Recall) -> None:
+        """Combine into g, of this norm, on a step without a perturbed pass."""
 
 
 class _Plain:
@@ -48,7 +50,7 @@ class _Plain:
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
         return None
 
-    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
+    def plain(self, space: Space, g: Tensors, norm: Tensor, recall: Recall) -> None:
         return None
 
 
@@ -72,8 +74,9 @@ class SurrogateGap(_Plain):
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """ĝ ← ĝ − αg⊥, g⊥ = g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ. In this order g⊥ is 0, bit for bit, where ĝ is g."""
         assert g is not None
-        add_scaled_(g, g_hat, -ratio(*space.dots((g, g_hat), (g_hat, g_hat))))
-        add_(g_hat, g, -self.alpha)
+        if not space.surrogate_(g, g_hat, self.alpha):
+            add_scaled_(g, g_hat, -ratio(*space.dots((g, g_hat), (g_hat, g_hat))))
+            add_(g_hat, g, -self.alpha)
         return {}
 
     def differentiate_(self, space: Space, g: Tensors | None, g_hat: Tensors, b: Tensors) -> None:
@@ -133,8 +136,8 @@ class Reuse(_Plain):
         add_scaled_(g_v, g, -ratio(*space.dots((g, g_hat), (g, g))))
         return {"g_v": g_v}
 
-    def plain(self, space: Space, g: Tensors, recall: Recall) -> None:
+    def plain(self, space: Space, g: Tensors, norm: Tensor, recall: Recall) -> None:
         """g ← g + α(‖g‖/‖g_v‖)g_v."""
         g_v = recall("g_v")
         assert g_v is not None
-        add_scaled_(g, g_v, self.alpha * ratio(space.norm(g), space.norm(g_v)))
+        add_scaled_(g, g_v, self.alpha * ratio(norm, space.norm(g_v)))

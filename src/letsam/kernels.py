@@ -1,107 +1,47 @@
 """Triton kernels over lists of tensors: one launch and one pass over memory, whatever the number of tensors.
 
-tensors.py has the foreach version of each, which is the definition; here is what beats it on a GPU: the backup and the
-move of the weights together, all products of two lists together, a difference without its part along a list, ASAM's
-T²g with its norm, and what is carried from step to step.
-
-A list becomes a row of addresses on the device. Rows are kept: weights and the gradients of a captured pass never move,
-and those of an eager one are mostly found where earlier ones were.
+tensors.py, space.py and radius/jacobian.py have the foreach version of each, which is the definition; here is what
+beats it on a GPU. tables.py turns lists into what a kernel can read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 4096
-_TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+from .tables import BLOCK, Table, on_device, table
+
+__all__ = [
+    "Table",
+    "across_",
+    "adam",
+    "adaptive",
+    "add_",
+    "carry_",
+    "move_",
+    "products",
+    "squares",
+    "surrogate_",
+    "table",
+]
 
 
-class Row(NamedTuple):
-    """A list as the kernels see it: the addresses on the device, and the layout."""
-
-    addresses: Tensor
-    type: Any
-    sizes: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
-
-
-class Table:
-    """Lists that go together: tensor i of each has the same layout."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = [row.addresses for row in rows]
-        self.types = [row.type for row in rows]
-        self.sizes = rows[0].sizes
-        self.blocks, *self.places = _blocks(self.sizes, self.rows[0].device)
-
-
-_rows: dict[Any, Row | None] = {}
-
-
-def table(*lists: Sequence[Tensor]) -> Table | None:
-    """The table of these lists, None if foreach has to do it: other types, strided or unaligned tensors."""
-    rows = [_row(some) for some in lists]
-    fitting = [row for row in rows if row is not None and row[2:] == rows[0][2:]] if rows[0] is not None else []
-    return Table(fitting) if len(fitting) == len(rows) else None
-
-
-def _row(some: Sequence[Tensor]) -> Row | None:
-    sizes, strides = tuple([x.numel() for x in some]), tuple([x.stride() for x in some])
-    key = some[0].dtype, tuple([x.data_ptr() for x in some]), sizes, strides
-    if key not in _rows:
-        if len(_rows) >= 256:  # gradients that keep moving
-            _rows.clear()
-        fit = _fits(some)
-        _rows[key] = Row(_on_device(key[1], some[0].device), _TYPES[key[0]], sizes, strides) if fit else None
-    return _rows[key]
-
-
-def _fits(some: Sequence[Tensor]) -> bool:
-    return some[0].dtype in _TYPES and all(
-        x.dtype == some[0].dtype and x.data_ptr() % 16 == 0 and x.numel() > 0 and _dense(x.shape, x.stride())
-        for x in some
-    )
-
-
-@lru_cache(maxsize=4096)
-def _dense(shape: torch.Size, stride: tuple[int, ...]) -> bool:
-    """Without gaps, whatever the order of the dimensions: only then does empty_like keep the strides."""
-    x = torch.empty_strided(shape, stride, device="meta")
-    return torch.empty_like(x).stride() == stride
-
-
-def _on_device(numbers: Any, device: torch.device) -> Tensor:
-    """From pageable memory, which CUDA copies before it returns: the host does not wait, and pins nothing."""
-    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
-
-
-@lru_cache(maxsize=64)
-def _blocks(sizes: tuple[int, ...], device: torch.device) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Which tensor a program works on, where it begins in it, and how long each tensor is."""
-    tensors = [i for i, n in enumerate(sizes) for _ in range(0, n, BLOCK)]
-    starts = [start for n in sizes for start in range(0, n, BLOCK)]
-    return len(tensors), _on_device(tensors, device), _on_device(starts, device), _on_device(sizes, device)
-
-
-def move_(where: Table, s: Tensor) -> None:
-    """Of (θ, backup, u): backup ← θ and θ ← θ + s·u."""
+def move_(where: Table, s: Tensor, done: Tensor) -> None:
+    """Of (θ, backup, u): backup ← θ and θ ← θ + s·u; done ← 1, an int32, to be seen if the host was interrupted."""
     theta, backup, u = where.rows
     types = {"THETA": where.types[0], "U": where.types[2]}
-    _move[(where.blocks,)](theta, backup, u, *where.places, s, KEEP=True, BLOCK=BLOCK, **types)
+    _move[(where.blocks,)](theta, backup, u, *where.places, s, done, KEEP=True, BLOCK=BLOCK, **types)
 
 
 def add_(where: Table, s: Tensor) -> None:
     """Of (a, b): a ← a + s·b."""
     a, b = where.rows
     types = {"THETA": where.types[0], "U": where.types[1]}
-    _move[(where.blocks,)](a, a, b, *where.places, s, KEEP=False, BLOCK=BLOCK, **types)
+    _move[(where.blocks,)](a, a, b, *where.places, s, s, KEEP=False, BLOCK=BLOCK, **types)
 
 
 def carry_(where: Table, keep: float, finite: Tensor) -> None:
@@ -114,6 +54,19 @@ def across_(where: Table, found: Tensor) -> None:
     """Of (a, b): b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, 0 if a is; found: their products."""
     types = dict(zip("AB", where.types, strict=True))
     _across[(where.blocks,)](*where.rows, *where.places, found, BLOCK=BLOCK, **types)
+
+
+def surrogate_(where: Table, alpha: float, found: Tensor) -> None:
+    """Of (g, ĝ): ĝ ← ĝ − α(g − cĝ) with c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, 0 if ĝ is; found: their products."""
+    types = dict(zip(("G", "H"), where.types, strict=True))
+    _surrogate[(where.blocks,)](*where.rows, *where.places, alpha, found, BLOCK=BLOCK, **types)
+
+
+def adam(where: Table, c1: Tensor, c2: Tensor, rate: float, betas: tuple[float, float], eps: float) -> None:
+    """Of (b, g, m, v, out): out ← J·b, J as in radius/jacobian.py; c: the corrections of each tensor."""
+    types = dict(zip(("B", "G", "M", "V", "OUT"), where.types, strict=True))
+    numbers = (rate, betas[0], 1 - betas[0], betas[1], 1 - betas[1], eps)
+    _adam[(where.blocks,)](*where.rows, *where.places, c1, c2, *numbers, BLOCK=BLOCK, **types)
 
 
 def squares(where: Table) -> Tensor:
@@ -131,16 +84,16 @@ def products(where: Table) -> Tensor:
 
 
 def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
-    """Of (θ, g, u): u ← T²g; returns ‖Tg‖² in float64. filters: how many each tensor has, 0: T is element-wise."""
+    """Of (θ, g, u): u ← T²g; returns ‖Tg‖² and ‖u‖². filters: how many each tensor has, 0: T is element-wise."""
     count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.rows[0].device)
     types = dict(zip(("THETA", "G", "U"), where.types, strict=True))
     norms = where.rows[0].new_empty(max(count, 1), dtype=torch.float32)
     if count:
         theta = where.rows[0]
         _filter_norms[(count,)](theta, tensor_of, index_of, length_of, norms, THETA=where.types[0], BLOCK=1024)
-    out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
+    out = where.rows[0].new_empty((where.blocks, 2), dtype=torch.float32)
     _adaptive[(where.blocks,)](*where.rows, *where.places, norms, length_of, first_of, xi, out, BLOCK=BLOCK, **types)
-    return out.sum(dtype=torch.float64)
+    return out.sum(0, dtype=torch.float64)
 
 
 @lru_cache(maxsize=64)
@@ -152,8 +105,16 @@ def _filters(
     indices = [k for n in filters for k in range(n)]
     lengths = [size // n if n else 0 for size, n in zip(sizes, filters, strict=True)]
     firsts = [sum(filters[:i]) for i in range(len(filters))]
-    lists = (_on_device(x, device) for x in (tensors, indices, lengths, firsts))
+    lists = (on_device(x, device) for x in (tensors, indices, lengths, firsts))
     return len(tensors), *lists  # type: ignore[return-value]
+
+
+@triton.jit
+def _place(tensor_of, start_of, size_of, BLOCK: tl.constexpr):
+    """The tensor of this program, the offsets of its block there, whether all of them lie inside, the tensor's size."""
+    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
+    size = tl.load(size_of + i)
+    return i, tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size, size
 
 
 @triton.jit
@@ -185,18 +146,18 @@ def _move(
     start_of,
     size_of,
     s,
+    done,
     KEEP: tl.constexpr,
     THETA: tl.constexpr,
     U: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(theta, i, offsets, whole, size, THETA)
     y = _values(u, i, offsets, whole, size, U)
     if KEEP:
         _put(backup, i, offsets, whole, size, x, THETA)
+        tl.store(done, 1)
     _put(theta, i, offsets, whole, size, x.to(tl.float32) + tl.load(s).to(tl.float32) * y.to(tl.float32), THETA)
 
 
@@ -204,9 +165,7 @@ def _move(
 def _carry(
     new, old, tensor_of, start_of, size_of, keep, finite, NEW: tl.constexpr, OLD: tl.constexpr, BLOCK: tl.constexpr
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(new, i, offsets, whole, size, NEW).to(tl.float32)
     y = _values(old, i, offsets, whole, size, OLD).to(tl.float32)
     _put(new, i, offsets, whole, size, tl.where(tl.load(finite) != 0, x + keep * y, y), NEW)
@@ -214,9 +173,7 @@ def _carry(
 
 @triton.jit
 def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     aa, ab = tl.load(found), tl.load(found + 1)
     s = tl.where(aa == 0, 0.0, (aa - ab) / tl.where(aa == 0, 1.0, aa)).to(tl.float32)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
@@ -225,19 +182,62 @@ def _across(a, b, tensor_of, start_of, size_of, found, A: tl.constexpr, B: tl.co
 
 
 @triton.jit
+def _surrogate(g, h, tensor_of, start_of, size_of, alpha, found, G: tl.constexpr, H: tl.constexpr, BLOCK: tl.constexpr):
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
+    gh, hh = tl.load(found + 1), tl.load(found + 2)
+    c = tl.where(hh == 0, 0.0, gh / tl.where(hh == 0, 1.0, hh)).to(tl.float32)
+    x = _values(g, i, offsets, whole, size, G).to(tl.float32)
+    y = _values(h, i, offsets, whole, size, H).to(tl.float32)
+    _put(h, i, offsets, whole, size, y - alpha * (x - c * y), H)
+
+
+@triton.jit
+def _adam(
+    b,
+    g,
+    m,
+    v,
+    out,
+    tensor_of,
+    start_of,
+    size_of,
+    c1_of,
+    c2_of,
+    rate,
+    beta1,
+    rest1,
+    beta2,
+    rest2,
+    eps,
+    B: tl.constexpr,
+    G: tl.constexpr,
+    M: tl.constexpr,
+    V: tl.constexpr,
+    OUT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
+    c1, c2 = tl.load(c1_of + i).to(tl.float32), tl.load(c2_of + i).to(tl.float32)
+    x = _values(b, i, offsets, whole, size, B).to(tl.float32)
+    y = _values(g, i, offsets, whole, size, G).to(tl.float32)
+    first = beta1 * _values(m, i, offsets, whole, size, M).to(tl.float32) + rest1 * y
+    second = beta2 * _values(v, i, offsets, whole, size, V).to(tl.float32) + rest2 * y * y
+    r = tl.maximum(tl.sqrt(second / c2), 1.1754943508222875e-38)  # 0/0 is 0 here: where r is 0, so is g
+    d = r + eps
+    factor = (rest1 - first * y / r / d * (rest2 / c2)) / d
+    _put(out, i, offsets, whole, size, x * (factor * (rate / c1)), OUT)
+
+
+@triton.jit
 def _squares(a, tensor_of, start_of, size_of, out, A: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     tl.store(out + tl.program_id(0), tl.sum(x * x))
 
 
 @triton.jit
 def _products(a, b, tensor_of, start_of, size_of, out, A: tl.constexpr, B: tl.constexpr, BLOCK: tl.constexpr):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size = tl.load(size_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
     x = _values(a, i, offsets, whole, size, A).to(tl.float32)
     y = _values(b, i, offsets, whole, size, B).to(tl.float32)
     place = out + 3 * tl.program_id(0)
@@ -279,14 +279,15 @@ def _adaptive(
     U: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    i, start = tl.load(tensor_of + tl.program_id(0)), tl.load(start_of + tl.program_id(0))
-    size, length = tl.load(size_of + i), tl.load(length_of + i)
-    offsets, whole = tl.multiple_of(start, BLOCK) + tl.arange(0, BLOCK), start + BLOCK <= size
+    i, offsets, whole, size = _place(tensor_of, start_of, size_of, BLOCK)
+    length = tl.load(length_of + i)
     y = _values(g, i, offsets, whole, size, G).to(tl.float32)
     if length > 0:
         T = tl.load(norms + tl.load(first_of + i) + offsets // length, mask=offsets < size, other=0.0) + xi
     else:
         T = tl.abs(_values(theta, i, offsets, whole, size, THETA).to(tl.float32)) + xi
     Tg = T * y
-    tl.store(out + tl.program_id(0), tl.sum(Tg * Tg))
-    _put(u, i, offsets, whole, size, T * Tg, U)
+    x = T * Tg
+    tl.store(out + 2 * tl.program_id(0), tl.sum(Tg * Tg))
+    tl.store(out + 2 * tl.program_id(0) + 1, tl.sum(x * x))
+    _put(u, i, offsets, whole, size, x, U)

@@ -32,11 +32,12 @@ from .combiners import Combiner, Perturbed
 from .last import StepReport
 from .passes import BatchStatistics, RandomState, Ranks, forget_gathered, run_pass, untouched_rng
 from .perturbations import L2, Perturbation, Where, filter_dimension
-from .radius import ConstantRadius, LearnedRadius, Radius
+from .radius import LearnedRadius, Radius
+from .radius.constant import own_radii, radius_of
 from .radius.learned import Response
 from .radius.step import LowerStep
 from .space import Space
-from .state import Memory, fresh_scalars, takes_skip_flag
+from .state import PREFIX, Memory, fresh_scalars, step_if, takes_skip_flag
 from .tensors import Scaled, Tensors, moved
 from .tensors import finite as is_finite
 from .wrapper import Wrapper
@@ -77,7 +78,7 @@ class SharpnessAware(Wrapper):
         self.perturbation = perturbation or L2()
         self.policy = policy or policies.Always()
         self.combiner = combiner or Perturbed()
-        self.radius = ConstantRadius(radius) if isinstance(radius, int | float) else radius or ConstantRadius()
+        self.radius = radius_of(radius)
         self.keep, self.replay_rng, self.process_group = keep, replay_rng, process_group
         if keep < 1 and isinstance(self.radius, LearnedRadius) and self.radius.estimator == "finite-difference":
             raise ValueError("keep < 1 gives ĝ other samples than g, and ĝ − g no meaning: use estimator='exact'")
@@ -87,14 +88,14 @@ class SharpnessAware(Wrapper):
     def _start(self) -> None:
         """Everything that lives no longer than a step, and is never saved."""
         self.last = StepReport()
-        axes = (self.perturbation, self.combiner, self.radius)
-        self._memory = Memory(self.base, [name for axis in axes for name in getattr(axis, "memories", ())])
+        self._memory = Memory(self.base)
         self._feedback = ScalerFeedback()
         self._params: list[nn.Parameter] = []
         self._space: Space | None = None
         self._ready: Space | None = None
         self._finite: Tensor | None = None
         self._upper: UpperLevel | None = None
+        self._loaded()
         self._look_at(self.model)
         super()._start()
 
@@ -140,7 +141,7 @@ class SharpnessAware(Wrapper):
                 finite = self._perturbed(closure, at, finite, rng)
                 scalars["sam_perturbed"] += 1
             else:
-                self.combiner.plain(space, space.gradients(), at.recall)
+                self.combiner.plain(space, space.gradients(), norm, at.recall)
             statistics.restore()
         scalars["sam_step"] += 1
         self._finite, skipped = finite, ~finite
@@ -157,6 +158,7 @@ class SharpnessAware(Wrapper):
         if self._upper is None or self._finite is None:
             return
         (radius, space, response), self._upper = self._upper, None
+        space.drop_spare()
         finite = self._finite
         mean = lambda loss: self._ranks.mean(loss.to(self._scalars["sam_rho"].dtype))  # noqa: E731
 
@@ -181,7 +183,7 @@ class SharpnessAware(Wrapper):
         learning = self._learned if self._learned and (self._due or self._learned.memory) else None
         keeps = learning.keeps if learning else ()
         epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
-        length = epsilon.s * (at.norm if epsilon.u is at.g else space.norm(epsilon.u))
+        length = epsilon.s * (space.norm(epsilon.u) if epsilon.norm is None else epsilon.norm)
         memories = self.perturbation.remember(at.g, at)
         recalled = {name: at.recall(name) for name in self.perturbation.memories}  # before this step changes it
         kept = epsilon.tensors() if "epsilon" in keeps else []
@@ -226,11 +228,7 @@ class SharpnessAware(Wrapper):
         if self._ready is not self._space or self._space is None:
             self._ready = self._space if takes_skip_flag(self.base) else None
         if self._ready is not None:
-            self.base.grad_scale, self.base.found_inf = None, (~self._finite).float()  # type: ignore[attr-defined]
-            try:
-                self.base.step()
-            finally:
-                del self.base.grad_scale, self.base.found_inf  # type: ignore[attr-defined]
+            step_if(self.base, self._finite)
         elif self._finite:
             self.base.step()
 
@@ -240,8 +238,9 @@ class SharpnessAware(Wrapper):
         return self._learned is not None
 
     def freeze_radius(self) -> None:
-        """Keep the radius that was learned so far: from here on no validation batches are needed."""
-        self._scalars["sam_frozen"], self._upper, self._space = 1, None, None
+        """Keep the radius learned so far: no more validation batches (to load such a state with DCP, freeze first)."""
+        self._scalars["sam_frozen"], self._space = 1, None
+        self._loaded()
 
     @property
     def _learned(self) -> LearnedRadius | None:
@@ -268,12 +267,14 @@ class SharpnessAware(Wrapper):
 
     @contextmanager
     def _guarded(self) -> Iterator[BatchStatistics]:
-        """BatchNorm statistics go back to where they were if anything fails inside."""
+        """BatchNorm statistics and the numbers of the axes go back to where they were if anything fails inside."""
         self._statistics.save()
+        numbers = {key: value for key, value in self._scalars.items() if key.startswith(PREFIX)}
         try:
             yield self._statistics
         except BaseException:
             self._statistics.undo()
+            self._scalars.update(numbers)
             forget_gathered(self._statistics.model)
             raise
 
@@ -287,13 +288,12 @@ class SharpnessAware(Wrapper):
     def _epsilon(self, v: Scaled | Tensors, space: Space) -> Scaled:
         """ρ·v, with a group's own radius relative to the common one."""
         rho = self._scalars["sam_rho"]
-        u, s = (v.u, v.s * rho) if isinstance(v, Scaled) else (v, rho)
-        own = {id(p): group["rho"] for group in self.base.param_groups if "rho" in group for p in group["params"]}
-        if own:
-            common = self.radius.initial
-            u = list(torch._foreach_mul(u, [own.get(id(p), common) / common for p in space.params]))
-        return Scaled(u, s)
+        u, s, norm = (v.u, v.s * rho, v.norm) if isinstance(v, Scaled) else (v, rho, None)
+        if (own := own_radii(self.base.param_groups, self.radius.initial, space.params)) is not None:
+            u, norm = list(torch._foreach_mul(u, own)), None
+        return Scaled(u, s, norm)
 
     def _loaded(self) -> None:
         self._memory.forget_pending()
+        self._memory.keep(self.perturbation, self.combiner, self._learned)
         self._upper = self._ready = None

@@ -61,7 +61,7 @@ class L2(_Forgetful):
     def direction(self, g: Tensors, at: Where) -> Scaled:
         """g/(‖g‖ + tiny)."""
         norm = at.norm if g is at.g else at.space.norm(g)
-        return Scaled(g, 1 / (norm + self.tiny))
+        return Scaled(g, 1 / (norm + self.tiny), norm)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,11 @@ class Adaptive(_Forgetful):
         """T²g/(‖Tg‖ + tiny)."""
         filters: list[int | None] = at.filters if self.filterwise else [None] * len(g)
         if (adapted := at.space.adapted(at.theta, g, filters, self.xi)) is not None:
-            u, norm = adapted
-        else:
-            T = [self._scale(i, axis, at) for i, axis in enumerate(filters)]
-            Tg = multiplied(T, g)
-            u, norm = multiplied(T, Tg), at.space.norm(Tg)
-        return Scaled(u, 1 / (norm + self.tiny))
+            u, norm, length = adapted
+            return Scaled(u, 1 / (norm + self.tiny), length)
+        T = [self._scale(i, axis, at) for i, axis in enumerate(filters)]
+        Tg = multiplied(T, g)
+        return Scaled(multiplied(T, Tg), 1 / (at.space.norm(Tg) + self.tiny))
 
     def _scale(self, i: int, axis: int | None, at: Where) -> Tensor:
         theta = at.theta[i]
@@ -114,7 +113,8 @@ class Masked(_Forgetful):
         """g_S/(β(‖g_S‖ + tiny)) on the kept tensors, 0 elsewhere."""
         kept = [float(u < self.beta) for u in uniforms(self.seed, at.t, len(g))]
         g_S = list(torch._foreach_mul(g, kept))
-        return Scaled(g_S, 1 / (self.beta * (at.space.norm(g_S) + self.tiny)))
+        norm = at.space.norm(g_S)
+        return Scaled(g_S, 1 / (self.beta * (norm + self.tiny)), norm)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ class Random(_Forgetful):
         """z/‖z‖; does not look at g. A zero model has no filter norms and is not perturbed."""
         generator = torch.Generator(at.space.device).manual_seed((self.seed * 1_000_003 + at.t) % 2**63)
         z = [self._noise(i, at, generator) for i in range(len(g))]
-        return Scaled(z, 1 / (at.space.norm(z) + 1e-12))
+        norm = at.space.norm(z)
+        return Scaled(z, 1 / (norm + 1e-12), norm)
 
     def _noise(self, i: int, at: Where, generator: torch.Generator) -> Tensor:
         theta, z = at.theta[i], at.space.noise(i, generator)
@@ -151,8 +152,9 @@ class Friendly:
     def direction(self, g: Tensors, at: Where) -> Scaled:
         """d/(‖d‖ + tiny)."""
         m = at.recall("m")
-        d = g if m is None else list(torch._foreach_sub(g, scaled(m, self.sigma)))
-        return Scaled(d, 1 / (at.space.norm(d) + self.tiny))
+        d = g if m is None else list(torch._foreach_add(g, m, alpha=-self.sigma))
+        norm = at.space.norm(d)
+        return Scaled(d, 1 / (norm + self.tiny), norm)
 
     def remember(self, g: Tensors, at: Where) -> dict[str, Tensors]:
         """m ← λm + (1−λ)g."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -67,6 +68,10 @@ class Space:
         if self._copies:
             self._spare = a
 
+    def drop_spare(self) -> None:
+        """Free what was given back: another list is held while the next pass runs."""
+        self._spare = []
+
     def gradients(self) -> Tensors:
         """The local gradients, by reference; a parameter that the pass did not use gets a zero gradient."""
         for p in self.params:
@@ -81,8 +86,9 @@ class Space:
         """‖a‖₂ over all parameters."""
         if (table := self._table(a)) is not None:
             return kernels().squares(table).sqrt()
-        low = a[0].dtype in (torch.float16, torch.bfloat16)
-        norms = torch._foreach_norm(a, 2, dtype=torch.float32 if low else None)
+        types = {x.dtype for x in a}
+        wide = reduce(torch.promote_types, types, torch.float32)
+        norms = torch._foreach_norm(a, 2, dtype=None if types == {wide} else wide)
         return self._total([n.double() ** 2 for n in norms]).sqrt() if any(self._shard_groups) else _norm(norms)
 
     def finite(self, a: Tensors) -> Tensor:
@@ -109,23 +115,31 @@ class Space:
 
     def across_(self, a: Tensors, b: Tensors) -> bool:
         """b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, across a, in two passes over memory; False if no kernel can."""
-        if not a[0].is_cuda or (table := self._table(a, b)) is None:
+        if (table := self._table(a, b)) is None:
             return False
         kernels().across_(table, kernels().products(table))
         return True
 
+    def surrogate_(self, g: Tensors, g_hat: Tensors, alpha: float) -> bool:
+        """GSAM's ĝ ← ĝ − α(g − cĝ), c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, in two passes over memory; False if no kernel can."""
+        if (table := self._table(g, g_hat)) is None:
+            return False
+        kernels().surrogate_(table, alpha, kernels().products(table))
+        return True
+
     def adapted(
         self, theta: Tensors, g: Tensors, filters: list[int | None], xi: float
-    ) -> tuple[Tensors, Tensor] | None:
-        """ASAM's T²g and ‖Tg‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
+    ) -> tuple[Tensors, Tensor, Tensor] | None:
+        """ASAM's T²g, ‖Tg‖ and ‖T²g‖ in two passes over memory; None if no kernel can. filters: as in `Where`."""
         lie_apart = [axis is not None and not _outermost(x, axis) for x, axis in zip(theta, filters, strict=True)]
-        if not g[0].is_cuda or any(lie_apart):
+        if not self.has_kernels or any(lie_apart):
             return None
         u = [torch.empty_like(x) for x in g]
         if (table := self._table(theta, g, u)) is None:
             return None
         counts = tuple(0 if axis is None else x.shape[axis] for x, axis in zip(theta, filters, strict=True))
-        return u, kernels().adaptive(table, counts, xi).sqrt()
+        norm, length = kernels().adaptive(table, counts, xi).sqrt()
+        return u, norm, length
 
     def norms(self, i: int, x: Tensor, dims: list[int]) -> Tensor:
         """‖x‖ over some dimensions of the i-th parameter, which are kept; over its shards too where they split one."""
@@ -147,8 +161,13 @@ class Space:
         distribute = sys.modules["torch.distributed.tensor"].distribute_tensor
         return distribute(z, p.device_mesh, p.placements, src_data_rank=None).to_local()
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels may do the arithmetic, if the lists are such that they can."""
+        return self.device.type == "cuda" and not self._sharded
+
     def _table(self, *lists: Tensors) -> Any:
-        return None if self._sharded else tensors.kernel_table(*lists)
+        return tensors.kernel_table(*lists) if self.has_kernels else None
 
     def _total(self, parts: Tensors) -> Tensor:
         """The sum, over the shards of all ranks too; what every rank has whole is counted once."""

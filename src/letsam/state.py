@@ -7,7 +7,7 @@ after the base has made its own state there (Adam looks whether it is empty).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from .checks import within
 from .space import Space
-from .tensors import Tensors, carried, like, local, scalar, sharded
+from .tensors import Tensors, carry_, like, local, scalar, sharded
 
 PREFIX = "sam_"
 Scalars = dict[str, Any]
@@ -74,6 +74,15 @@ def takes_skip_flag(base: Optimizer) -> bool:
     return all(base.state.get(p, {}).get("momentum_buffer") is not None for p in momentum)
 
 
+def step_if(base: Any, finite: Tensor) -> None:
+    """One step of a base that takes the flag: it does nothing if the passes were not finite, and nobody waits."""
+    base.grad_scale, base.found_inf = None, (~finite).float()
+    try:
+        base.step()
+    finally:
+        del base.grad_scale, base.found_inf
+
+
 class Memory:
     """Tensors that an axis wants to find again at the next step.
 
@@ -82,8 +91,9 @@ class Memory:
     checkpoint makes one step with zero gradients, and loads what it finds a place for.
     """
 
-    def __init__(self, base: Optimizer, names: Sequence[str]) -> None:
-        self.base, self.names = base, names
+    def __init__(self, base: Optimizer) -> None:
+        self.base = base
+        self.names: list[str] = []
         self._pending: list[tuple[Space, str, Tensors, Tensors]] = []
         this = weakref.ref(self)  # a base that is wrapped again keeps the hooks of the old wrapper
 
@@ -93,18 +103,27 @@ class Memory:
 
         base.register_step_post_hook(install)
 
+    def keep(self, *axes: Any) -> None:
+        """There is a place for what these axes remember, and for nothing else: what others left goes."""
+        self.names = [name for axis in axes for name in getattr(axis, "memories", ())]
+        for state in self.base.state.values():
+            for key in [key for key in state if isinstance(key, str) and key.startswith(PREFIX)]:
+                if key.removeprefix(PREFIX) not in self.names:
+                    del state[key]
+
     def forget_pending(self) -> None:
         """The last step did not happen."""
         self._pending.clear()
 
     def remember(self, space: Space, name: str, values: Tensors, finite: Tensor, keep: float = 0.0) -> Tensors:
-        """Find values + keep·old under `name` at the next step; what was there stays if the passes were not finite.
+        """Find values + keep·old, in the same list, under `name` at the next step; old if the passes were not finite.
 
         Only while nothing is there does this wait for the device: the host must know whether there is a memory.
         """
         old = self.recall(space)(name)
+        if old is not None:
+            carry_(finite, values, old, keep)
         if old is not None or finite:
-            values = carried(finite, values, old, keep)
             self._pending.append((space, PREFIX + name, values, old if old and keep else []))
         return values
 

@@ -24,10 +24,11 @@ Tensors = list[Tensor]
 
 
 class Scaled(NamedTuple):
-    """s·u, not multiplied out: a list, and a 0-d factor on the device. Saves a pass over memory."""
+    """s·u, not multiplied out: a list, and a 0-d factor on the device. Saves a pass over memory; ‖u‖ if it is known."""
 
     u: Tensors
     s: Tensor
+    norm: Tensor | None = None
 
     def tensors(self) -> Tensors:
         """The product, in new tensors."""
@@ -122,21 +123,26 @@ def add_scaled_(a: Tensors, b: Tensors, s: Tensor) -> None:
 def moved(theta: Tensors, backup: Tensors, step: Scaled) -> Iterator[None]:
     """backup ← θ and θ ← θ + s·u; θ comes back bit for bit, whatever happens inside.
 
-    A kernel does both in one pass over memory. It is launched inside `try`: interrupted just before, the weights are
-    those of the last backup, one step old, and never those between two points.
+    A kernel does both in one pass over memory, and says so on the device. Interrupted before it was launched, the
+    weights have not moved, and the backup is that of an earlier step.
     """
     table = kernel_table(theta, backup, step.u)
+    backed_up: Tensor | bool = True
     if table is None:
         copy_(backup, theta)
+    else:
+        backed_up = torch.zeros((), dtype=torch.int32, device=theta[0].device)
     try:
         if table is None:
-            add_scaled_(theta, *step)
+            add_scaled_(theta, step.u, step.s)
         else:
-            kernels().move_(table, step.s)
+            kernels().move_(table, step.s, backed_up)
+            backed_up = True  # from here on nobody has to ask the device
         del step  # its memory goes before what is done inside
         yield
     finally:
-        copy_(theta, backup)
+        if backed_up:
+            copy_(theta, backup)
 
 
 def finite(x: Tensor) -> Tensor:
@@ -144,16 +150,17 @@ def finite(x: Tensor) -> Tensor:
     return x - x == 0
 
 
-def carried(finite: Tensor, new: Tensors, old: Tensors | None, keep: float = 0.0) -> Tensors:
-    """new + keep·old if the 0-d condition holds, else old (zeros if there is none); NaNs do not leak. May reuse new."""
-    if old is None:
-        return [torch.where(finite, x, torch.zeros_like(x)) for x in new]
+def carry_(finite: Tensor, new: Tensors, old: Tensors, keep: float = 0.0) -> None:
+    """new ← new + keep·old if the 0-d condition holds, else old; NaNs do not leak."""
     if (table := kernel_table(new, old)) is not None:
         kernels().carry_(table, keep, finite)
-        return new
-    if keep:
+    elif finite.device.type != "cpu":
         add_(new, old, keep)
-    return [torch.where(finite, x, y) for x, y in zip(new, old, strict=True)]
+        copy_(new, [torch.where(finite, x, y) for x, y in zip(new, old, strict=True)])
+    elif not finite:  # known to the host
+        copy_(new, old)
+    elif keep:
+        add_(new, old, keep)
 
 
 def ratio(a: Tensor, b: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from scripts import FOLDER, load
 
 from letsam import tensors
+from letsam.space import Space
 
 SMALL = "decoder-125m:width=8,depth=1,heads=2,vocabulary=16,context=8"
 
@@ -44,6 +45,7 @@ def test_kernels_and_foreach_both_run(monkeypatch, capsys):
 
     tables = []
     monkeypatch.setattr(tensors, "kernel_table", lambda *lists: tables.append(1) or kernels.table(*lists))
+    monkeypatch.setattr(Space, "has_kernels", True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     values = {"DEVICE": "cpu", "COPIED": 2**20, "STEP_MODEL": SMALL, "KERNEL_MODELS": ("small-cnn:width=2", SMALL)}
     for name, value in {**values, "timed": timed}.items():
@@ -56,10 +58,15 @@ def test_kernels_and_foreach_both_run(monkeypatch, capsys):
         ("sam", "foreach"),
         ("asam", "triton"),
     ]
-    assert used == [False, *[True, False] * (3 + 2 * 4)]  # the copy, then in turn
+    assert used == [False, *[True, False] * (4 + 2 * 6)]  # the copy, then in turn
     size = steps[0]["bytes"] // (4 * 8)
-    assert {row["what"]: row["bytes"] / (4 * size) for row in steps} == {"sam": 8, "asam": 11, "gsam": 15}
-    assert [row["bytes"] / (4 * size) for row in alone if row["model"] == SMALL] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert {row["what"]: row["bytes"] / (4 * size) for row in steps} == {
+        "sam": 8,
+        "asam": 11,
+        "gsam": 15,
+        "auto-sam": 21,
+    }
+    assert [row["bytes"] / (4 * size) for row in alone if row["model"] == SMALL] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 3, 3]
     assert record["copy"]["gb_per_s"] == pytest.approx(2 * 2**20 / 2e-3 / 1e9)
     assert steps[0]["share"] == pytest.approx(steps[0]["gb_per_s"] / record["copy"]["gb_per_s"])
     assert "a card" in capsys.readouterr().out

@@ -70,12 +70,14 @@ def test_one_line_and_nothing_written(arguments, hint, capsys, tmp_path):
         ("peer.py:number", "has no class number"),
         ("peer.py:Unfinished", "has no method second_step"),
         ("bad.py:SAM", "bad.py cannot be imported: ZeroDivisionError"),
+        ("script.py:SAM", "script.py cannot be imported: SystemExit: 2"),
         ("notes.txt:SAM", "ends in .py"),
     ],
 )
 def test_peers_that_cannot_be_used(peer, hint, capsys, tmp_path):
     (tmp_path / "peer.py").write_text(SOURCE)
     (tmp_path / "bad.py").write_text("1 / 0")
+    (tmp_path / "script.py").write_text("import sys; sys.exit(2)")
     (tmp_path / "notes.txt").write_text("SAM")
     assert hint in fails(capsys, "--peer", peer)
 

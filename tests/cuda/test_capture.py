@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import letsam
-from letsam import kernels
+from letsam import tables
 from letsam.capture import CaptureError
-from small import LOSS, METHODS, assert_equal, batch, create, make_model, radius
+from small import LOSS, METHODS, assert_equal, batch, create, learns, make_model, radius
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -46,7 +46,7 @@ def both(method, steps=50, dropout=0.0, replay_rng=False, base="momentum", **opt
     runs = []
     for capture in (False, True):
         model = make_model(dropout=dropout).cuda()
-        opt = create(method, model, base, replay_rng=replay_rng)
+        opt = create(method, model, base, replay_rng=replay_rng, **learns(method, every=2))
         torch.manual_seed(7)
         train(model, opt, steps, capture=capture, **options)
         runs.append((model, opt))
@@ -195,9 +195,9 @@ def test_a_learned_radius_meets_no_new_addresses():
     model = make_model().cuda()
     opt = create("auto-sam", model)
     train(model, opt, 14, capture=True)  # the radius moves in steps 0, 10 and 20
-    known = len(kernels._rows)
+    known = len(tables._rows)
     train(model, opt, 6, first=14, capture=True)
-    assert len(kernels._rows) == known
+    assert len(tables._rows) == known
 
 
 def test_ten_thousand_steps_leak_nothing():
@@ -221,7 +221,8 @@ def test_ten_thousand_steps_leak_nothing():
 @pytest.mark.parametrize("method", [m for m in METHODS if "ae-" not in m])
 def test_no_captured_step_waits_for_the_device(method):
     model = make_model().cuda()
-    opt = create(method, model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True))
+    base = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    opt = create(method, model, base, **learns(method))
     pairs = [[on_gpu(2 * t + i) for i in range(2)] for t in range(9)]
     for t, pair in enumerate(pairs):
         torch.cuda.set_sync_debug_mode("error" if t > 2 else "default")

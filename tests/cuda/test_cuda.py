@@ -1,11 +1,11 @@
-"""The promises that only a GPU can show. `results/cuda.json` keeps the last run's outcome."""
+"""The promises that only a GPU can show. `results/cuda.json` keeps the last run's outcome (conftest.py)."""
 
 import pytest
 import torch
 from torch import nn
 
 import letsam
-from small import LOSS, METHODS, assert_equal, batch, create, make_model, radius, weights
+from small import LOSS, METHODS, assert_equal, batch, create, learns, make_model, radius, weights
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -27,7 +27,7 @@ def on_gpu(index, dtype):
 def test_same_numbers_as_on_the_cpu(method):
     models = make_model(dtype=torch.float64), make_model(dtype=torch.float64).cuda()
     # Not AdamW: it would blow up the rounding noise that is the gradient of a bias in front of BatchNorm.
-    optimizers = [create(method, m, "momentum") for m in models]
+    optimizers = [create(method, m, "momentum", **learns(method, every=2)) for m in models]
     for t in range(6):
         for m, o in zip(models, optimizers, strict=True):
             device = next(m.parameters()).device
@@ -47,7 +47,7 @@ def test_no_step_waits_for_the_device(method, base):
     fused = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[base](params, lr=0.01, fused=True)
     if base == "sgd":
         fused.param_groups[0]["momentum"] = 0.9
-    opt = create(method, model, fused)
+    opt = create(method, model, fused, **learns(method))
     batches = [[on_gpu(2 * t + i, torch.float32) for i in range(2)] for t in range(8)]
     train(model, opt, 2, batches=batches)
     torch.cuda.set_sync_debug_mode("error")

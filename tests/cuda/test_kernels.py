@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+import letsam
 from letsam import tensors
+from letsam.radius.jacobian import with_jacobian
 from letsam.space import Space
 from letsam.tensors import Scaled, add_scaled_, moved
 
@@ -56,14 +58,16 @@ def test_add_scaled(lists):
 
 
 @pytest.mark.parametrize("finite", [True, False])
-def test_carried(lists, foreach, finite):
+def test_what_is_carried(lists, foreach, finite):
     new, old = lists
     if not finite:
         new[2][17] = torch.nan
     flag = torch.tensor(finite, device="cuda")
-    ours = tensors.carried(flag, [x.clone() for x in new], old, 0.9)
+    ours, plain = ([x.clone() for x in new] for _ in range(2))
+    tensors.carry_(flag, ours, old, 0.9)
     foreach()
-    for x, y in zip(ours, tensors.carried(flag, [x.clone() for x in new], old, 0.9), strict=True):
+    tensors.carry_(flag, plain, old, 0.9)
+    for x, y in zip(ours, plain, strict=True):
         torch.testing.assert_close(x, y, rtol=2 * torch.finfo(x.dtype).eps, atol=1e-6)
 
 
@@ -80,6 +84,30 @@ def test_a_difference_without_its_part_along_a_list(lists):
     found = [x.clone() for x in start]
     assert Space(a).across_([torch.zeros_like(x) for x in a], found)
     assert all(torch.equal(x, -y) for x, y in zip(found, start, strict=True))
+
+
+def test_the_gradient_of_gsam(lists, foreach):
+    ours, plain = ([[x.clone() for x in some] for some in lists] for _ in range(2))
+    letsam.SurrogateGap().perturbed(Space(ours[0]), *ours)
+    foreach()
+    letsam.SurrogateGap().perturbed(Space(plain[0]), *plain)
+    for x, y in zip(ours[1], plain[1], strict=True):
+        torch.testing.assert_close(x, y, rtol=4 * torch.finfo(x.dtype).eps, atol=4 * torch.finfo(x.dtype).eps)
+
+
+@pytest.mark.parametrize("fused", [True, False])  # a fused base counts its steps on the device
+def test_the_jacobian_of_adam(lists, foreach, fused):
+    theta, b = ([x.float() for x in some] for some in lists)  # foreach would square small numbers in float16
+    params = [torch.nn.Parameter(x) for x in theta]
+    base = torch.optim.AdamW(params, lr=3e-3, eps=1e-3, fused=fused)
+    for _ in range(3):
+        for p in params:
+            p.grad = 0.1 * torch.randn_like(p)
+        base.step()
+    ours = with_jacobian(b, Space(params), base)
+    foreach()
+    for x, y in zip(ours, with_jacobian(b, Space(params), base), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-6)
 
 
 def test_products(lists, foreach):
@@ -99,7 +127,7 @@ def test_products(lists, foreach):
 
 def test_adaptive(lists):
     theta, g = lists
-    u, norm = Space(theta).adapted(theta, g, FILTERS, 0.01)
+    u, norm, length = Space(theta).adapted(theta, g, FILTERS, 0.01)
     T = [
         x.double().abs() + 0.01 if f is None else (x.double().flatten(1).norm(dim=1) + 0.01).view(-1, 1, 1, 1)
         for x, f in zip(theta, FILTERS, strict=True)
@@ -108,6 +136,8 @@ def test_adaptive(lists):
         torch.testing.assert_close(found.double(), t * t * y.double(), rtol=2 * torch.finfo(found.dtype).eps, atol=1e-6)
     exact = sum(((t * y.double()) ** 2).sum() for t, y in zip(T, g, strict=True)).sqrt()
     torch.testing.assert_close(norm, exact, rtol=1e-6, atol=0)
+    exact = sum(((t * t * y.double()) ** 2).sum() for t, y in zip(T, g, strict=True)).sqrt()
+    torch.testing.assert_close(length, exact, rtol=1e-6, atol=0)
 
 
 def test_what_does_not_fit_goes_through_foreach():

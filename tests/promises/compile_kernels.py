@@ -18,6 +18,9 @@ TABLES = (
     "a",
     "b",
     "g",
+    "h",
+    "m",
+    "v",
     "tensor_of",
     "start_of",
     "size_of",
@@ -27,19 +30,21 @@ TABLES = (
 )
 TYPES = dict.fromkeys(TABLES, "*i64") | {
     "s": "*fp64",
+    "done": "*i32",
     "found": "*fp64",
     "out": "*fp32",
     "norms": "*fp32",
     "xi": "fp32",
-    "keep": "fp32",
+    **dict.fromkeys(("keep", "alpha", "rate", "beta1", "rest1", "beta2", "rest2", "eps"), "fp32"),
+    **dict.fromkeys(("c1_of", "c2_of"), "*fp64"),
     "finite": "*i1",
 }
 
 
-def compiled(kernel, capability, **constants):
+def compiled(kernel, capability, types=TYPES, **constants):
     """The PTX of a kernel; its tables are pointers to numbers, what is given by name is fixed."""
     names = kernel.arg_names
-    signature = {name: "constexpr" if name in constants else TYPES[name] for name in names}
+    signature = {name: "constexpr" if name in constants else types[name] for name in names}
     fixed = {(names.index(name),): value for name, value in constants.items()}
     source = ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs={})
     return triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["ptx"]
@@ -57,6 +62,13 @@ for capability in map(int, sys.argv[1:]):
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
         ptx = compiled(kernels._across, capability, A=number, B=number, BLOCK=kernels.BLOCK)
+        assert "ld.global.v4" in ptx
+        assert "st.global.v4" in ptx
+        ptx = compiled(kernels._surrogate, capability, G=number, H=number, BLOCK=kernels.BLOCK)
+        assert "ld.global.v4" in ptx
+        assert "st.global.v4" in ptx
+        types = dict.fromkeys(("B", "G", "M", "V", "OUT"), number)
+        ptx = compiled(kernels._adam, capability, TYPES | {"out": "*i64"}, **types, BLOCK=kernels.BLOCK)
         assert "ld.global.v4" in ptx
         assert "st.global.v4" in ptx
         compiled(kernels._adaptive, capability, THETA=number, G=number, U=number, BLOCK=kernels.BLOCK)

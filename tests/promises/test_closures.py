@@ -1,6 +1,7 @@
 """Closures and data: micro-batches, autocast, sample selection, endless validation batches, splits."""
 
 import copy
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import letsam
-from small import LOSS, assert_equal, batch, closures, create, make_model, train
+from pretended_graphs import pretend
+from small import LOSS, assert_equal, batch, closures, create, make_model, train, weights
 
 
 def gradients(model):
@@ -44,6 +46,71 @@ def test_autocast_is_on_inside_and_the_weights_stay_float32():
     train(model, create("auto-sam", model), 2, autocast=torch.bfloat16)
     assert set(seen) == {torch.bfloat16}
     assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+class TrainedLoss(nn.Module):
+    """A loss function with weights to train and a running mean, both part of the pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.classes = nn.Parameter(torch.eye(5))
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, output, y):
+        loss = nn.functional.cross_entropy(output @ self.classes, y)
+        if self.training:
+            self.mean.lerp_(loss.detach(), 0.1)
+        return loss
+
+
+@pytest.mark.parametrize("way", ["scaler", "capture"])
+def test_a_loss_function_may_have_weights_of_its_own(way, monkeypatch):
+    def trained(**options):
+        model, loss = make_model(norm=False), TrainedLoss()
+        pretend(monkeypatch, model, loss)
+        base = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+        opt = letsam.create("sam", base, model=model)
+        for t in range(6):
+            loss.train(t < 4)
+            letsam.closure(model, loss, batch(9))()  # leaves gradients behind
+            opt.step(letsam.closure(model, loss, batch(t), **options))
+            if "scaler" in options:
+                options["scaler"].update()
+        return {**weights(model), **weights(loss)}
+
+    options = {"scaler": {"scaler": torch.amp.GradScaler("cpu", init_scale=1024.0)}, "capture": {"capture": True}}
+    torch.testing.assert_close(trained(**options[way]), trained())
+
+
+class Pair(NamedTuple):
+    images: torch.Tensor
+    scale: torch.Tensor
+
+
+class Nested(nn.Module):
+    """Takes its inputs as they come from a collate function: one inside the other, and a number for all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = make_model(norm=False, dtype=torch.float64)
+
+    def forward(self, pair, parts):
+        return self.net(pair.images * pair.scale) + self.net(parts["more"][0])
+
+
+@pytest.mark.parametrize("options", [{"micro_batches": 5}, {"capture": True}])
+def test_batches_may_be_nested(options, monkeypatch):
+    (x, y), (more, _) = batch(0, dtype=torch.float64), batch(1, dtype=torch.float64)
+    model = Nested()
+    data = (Pair(x, torch.tensor(2.0, dtype=torch.float64)), {"more": [more]}, y)
+    whole = letsam.closure(model, LOSS, data)()
+    expected = gradients(model)
+    pretend(monkeypatch, model)
+    closure = letsam.closure(model, LOSS, data, **options)
+    for _ in range(3):
+        torch.testing.assert_close(closure(), whole, rtol=1e-12, atol=0)
+        torch.testing.assert_close(gradients(model), expected, rtol=1e-10, atol=1e-14)
+    assert closure.hardest(0.5) > 0
 
 
 def test_dict_batches():

@@ -1,10 +1,12 @@
 """Bad input gets one line that names the fix, and nothing moves."""
 
+import numpy as np
 import pytest
 import torch
 
 import letsam
 from letsam import LearnedRadius, SharpnessAware
+from letsam.capture import CaptureError
 from small import LOSS, assert_equal, batch, closures, create, make_model, weights
 
 
@@ -48,10 +50,16 @@ BAD_CREATION = {
         ValueError,
         "at least 0",
     ),
+    "radius": (lambda m: SharpnessAware(sgd(m), radius="0.1"), TypeError, "give a number or a radius such as"),
     "describe": (lambda m: letsam.describe("asma"), ValueError, "did you mean 'asam'"),
     "batch": (lambda m: letsam.closure(m, LOSS, batch(0)[0]), TypeError, "give .inputs, targets."),
     "no loss function": (lambda m: letsam.closure(m, None, batch(0)), TypeError, "loss_fn is None"),
     "micro-batches": (lambda m: letsam.closure(m, LOSS, batch(0), micro_batches=0), ValueError, "at least 1"),
+    "half a micro-batch": (
+        lambda m: letsam.closure(m, LOSS, batch(0), micro_batches=2.5),
+        TypeError,
+        "micro_batches is 2.5; give a whole number",
+    ),
     "split": (lambda m: letsam.split(range(10), 0.001), ValueError, "empty part"),
     "split count": (lambda m: letsam.split(range(10), 10), ValueError, "between 1 and 9"),
     "cycle": (lambda m: next(letsam.cycle([])), ValueError, "at least one"),
@@ -95,6 +103,7 @@ BAD_STEPS = {
         TypeError,
         "reduction='none'",
     ),
+    "empty batch": ("sam", lambda m: (letsam.closure(m, LOSS, batch(0, n=0)), None), ValueError, "has no samples"),
     "loss is no tensor": ("sam", lambda m: (letsam.closure(m, lambda o, t: 1.0, batch(0)), None), TypeError, "tensor"),
 }
 
@@ -111,6 +120,35 @@ def test_step(case):
     assert "\n" not in str(caught.value)
     if val_closure is None:
         assert_equal(before, model)
+
+
+@pytest.mark.parametrize("radius", [0.0, letsam.ScheduledRadius(0.0, 0.1, 10, shape="linear")])
+def test_a_groups_rho_relative_to_nothing(radius):
+    model = make_model()
+    groups = [{"params": model[0].parameters(), "rho": 0.1}, {"params": model[5].parameters()}]
+    opt = SharpnessAware(torch.optim.SGD(groups, lr=0.1), model=model, radius=radius)
+    before = weights(model)
+    with pytest.raises(ValueError, match="relative to the common radius, which is 0: give one above 0"):
+        opt.step(next(closures(model, 0)))
+    assert_equal(before, model)
+
+
+@pytest.mark.parametrize("number", [1, np.float32(0.1), torch.tensor(0.1)])
+def test_a_radius_is_any_number(number):
+    model = make_model()
+    opt = SharpnessAware(sgd(model), model=model, radius=number)
+    opt.step(next(closures(model, 0)))
+    assert opt.last.radius == pytest.approx(float(number))
+
+
+def test_an_array_in_a_captured_batch(monkeypatch):
+    monkeypatch.setattr(letsam.closures, "_on_gpu", lambda _: True)
+    model, (x, y) = make_model(), batch(0)
+    closure = letsam.closure(model, LOSS, (x, np.arange(16), y), capture=True)
+    with pytest.raises(
+        CaptureError, match="the batch holds a ndarray, which a graph cannot read anew: make it a tensor"
+    ):
+        closure()
 
 
 def test_sparse_gradients():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import letsam
-from small import METHODS, assert_equal, batch, closures, create, make_model, radius, train, weights
+from small import METHODS, assert_equal, batch, closures, create, learns, make_model, radius, train, weights
 
 
 class Poison(nn.Module):
@@ -74,13 +74,14 @@ def test_lower_level(method, where, value):
 def test_upper_level_leaves_the_radius(method, where):
     for at in (3, 4):
         model = poisoned()
-        opt = create(method, model)
+        opt = create(method, model, **learns(method))
         train(model, opt, 1)
         opt.param_groups[0]["sam_step"] = 0
         scalars = {k: v for k, v in opt.param_groups[0].items() if k.startswith(("sam_nu", "sam_rho"))}
         model[1].calls, model[1].at, model[1].where = 0, at, where
         closure, val_closure = closures(model, 5)
         opt.step(closure, val_closure)
+        assert opt.last.passes >= 3
         if at > opt.last.passes:
             continue
         assert all(opt.param_groups[0][k] == v for k, v in scalars.items())

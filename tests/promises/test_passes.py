@@ -120,29 +120,44 @@ def test_dropout_masks_are_the_same_in_both_passes_on_request(replay):
     assert not torch.equal(masks[0], masks[2])
 
 
+def own_gradients(model):
+    """Let every pass leave its gradients in one buffer, over those of the pass before: as DDP does, and a graph."""
+    params = [p for p in model.parameters() if p.requires_grad]
+    buffer = torch.zeros(sum(p.numel() for p in params) + 1)
+    end = 0
+    for p in params:
+        view = buffer[end : (end := end + p.numel())].view_as(p)
+        p.register_post_accumulate_grad_hook(lambda p, view=view: setattr(p, "grad", view.copy_(p.grad)))
+    return model
+
+
+@pytest.mark.parametrize("owned", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_extra_memory_is_what_describe_says(method):
+def test_extra_memory_is_what_describe_says(method, owned):
     """Tensors as large as the one big parameter that are alive inside a pass, beside it and its gradient."""
+    gc.freeze()  # what other tests left is not looked at
     size = 12_347
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(1, size, bias=False), nn.Linear(size, 1, bias=False))
     model[1].weight.requires_grad_(False)
+    if owned:
+        own_gradients(model)
     opt = create(method, model)
-    gc.collect()  # what other tests left
     most = 0
 
     def loss_fn(output, target):
         nonlocal most
         objects = [x for x in gc.get_objects() if type(x) in (torch.Tensor, nn.Parameter)]
         alive = {x.data_ptr() for x in objects if x.numel() == size}
-        base = 1 + 1 + 1  # both weights, and the momentum buffer
+        base = 1 + 1 + 1 + owned  # both weights, the momentum buffer, the memory of the gradient if it stays
         most = max(most, len(alive) - base)
         return (output.squeeze(1) - target) ** 2
 
-    for t in range(7):
+    for t in range(12):
         x = torch.randn(4, 1, generator=torch.Generator().manual_seed(t))
         closure, val_closure = (letsam.closure(model, loss_fn, (x * s, x.squeeze(1))) for s in (1.0, 2.0))
         opt.step(closure, val_closure if opt.needs_validation else None)
+    gc.unfreeze()
     assert most == letsam.describe(method).memory
 
 
@@ -174,13 +189,19 @@ def test_statistics_in_any_layout_move_on_the_clean_pass_alone():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_gradients_may_lie_in_memory_that_the_passes_own(method):
-    """Views of one buffer that every pass writes over: so DDP leaves them, and a captured pass."""
-    fresh, owned = make_model(), make_model()
-    buffer = torch.zeros(sum(p.numel() for p in owned.parameters()))
-    end = 0
-    for p in owned.parameters():
-        view = buffer[end : (end := end + p.numel())].view_as(p)
-        p.register_post_accumulate_grad_hook(lambda p, view=view: setattr(p, "grad", view.copy_(p.grad)))
+    fresh, owned = make_model(), own_gradients(make_model())
     train(fresh, create(method, fresh), 25)
     train(owned, create(method, owned), 25)
+    assert_equal(owned, fresh)
+
+
+@pytest.mark.parametrize("method", ["lets-sam", "lets-gsam", "lets-gnp", "lets-looksam"])
+def test_so_may_those_of_the_passes_of_a_central_difference(method):
+    """The exact estimator makes two more passes of a plain function before the combiner gets its turn."""
+    fresh, owned = make_model(), own_gradients(make_model())
+    for model in (fresh, owned):
+        opt = create(method, model, estimator="exact", rho=0.5)
+        for t in range(5):
+            closure, val_closure = closures(model, t)
+            opt.step(lambda: closure(), lambda: val_closure())  # noqa: B023
     assert_equal(owned, fresh)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from letsam import RandomWalkRadius
 from small import METHODS, assert_equal, closures, create, make_model, train, weights
 
 
@@ -54,6 +55,25 @@ def test_a_closure_that_raises_in_any_pass(method, dtype):
             continue
         assert_equal(before, model)  # BatchNorm statistics included
         train(model, opt, 1)  # and training goes on
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "options"), [("ae-sam", {"lambda2": -5.0}), ("sam", {"radius": RandomWalkRadius()}), ("le-sam", {})]
+)
+def test_a_step_that_is_made_again_counts_once(method, options, at):
+    """AE-SAM's statistics and a radius that walks move with the clean gradient, before the perturbed pass."""
+    model, twin = make_model(), make_model()
+    opt, other = create(method, model, **options), create(method, twin, **options)
+    train(twin, other, 4)
+    train(model, opt, 3)
+    closure, _ = closures(model, 3)
+    with pytest.raises(Stop):
+        opt.step(raising(closure, at))
+    train(model, opt, 1, first=3)
+    assert_equal(model, twin)
+    numbers, others = ({k: v for k, v in o.param_groups[0].items() if k.startswith("sam_")} for o in (opt, other))
+    assert numbers == others
 
 
 def test_esam_raising_inside_the_selection():

@@ -37,6 +37,8 @@ def through_distributed_checkpoint(model, opt, method, base, folder, **options):
     dcp.save({"model": model.state_dict(), "opt": get_optimizer_state_dict(model, opt)}, checkpoint_id=folder)
     other = make_model(seed=9)
     resumed = create(method, other, base, **options)
+    if opt.param_groups[0]["sam_frozen"]:
+        resumed.freeze_radius()  # such a checkpoint fills the places that it finds, and knows no others
     state = {"model": other.state_dict(), "opt": get_optimizer_state_dict(other, resumed)}
     dcp.load(state, checkpoint_id=folder)
     other.load_state_dict(state["model"])
@@ -140,11 +142,31 @@ def test_what_a_learned_radius_carries_forward_survives(way, tmp_path):
     assert torch.equal(radius(opt), radius(resumed))
 
 
+@pytest.mark.parametrize("way", WAYS, ids=lambda f: f.__name__.removeprefix("through_"))
+@pytest.mark.filterwarnings("ignore:.*torch.distributed is disabled.*")
+def test_a_frozen_radius_survives(way, tmp_path):
+    model = make_model()
+    opt = create("auto-sam", model)
+    train(model, opt, 3)
+    opt.freeze_radius()
+    train(model, opt, 1, first=3)
+    other, resumed = way(model, opt, "auto-sam", "momentum", tmp_path / "checkpoint")
+    train(model, opt, 3, first=4)
+    train(other, resumed, 3, first=4)
+    assert_equal(model, other)
+    assert torch.equal(radius(opt), radius(resumed))
+
+
+def remembered(opt):
+    return {key for state in opt.state.values() for key in state if key.startswith("sam_")}
+
+
 def test_a_frozen_radius_stays_and_needs_no_validation():
     model = make_model()
     opt = create("auto-sam", model, memory=0.9)
     train(model, opt, 3)
     opt.freeze_radius()
+    assert remembered(opt) == set()
     learned = radius(opt).clone()
     other = make_model(seed=9)
     other.load_state_dict(model.state_dict())
@@ -155,4 +177,15 @@ def test_a_frozen_radius_stays_and_needs_no_validation():
         train(m, o, 3, first=3)
         assert torch.equal(radius(o), learned)
         assert o.last.passes == 2
+        assert remembered(o) == set()
     assert_equal(model, other)
+
+
+def test_what_only_another_method_remembers_is_not_kept():
+    model, other = make_model(), make_model()
+    opt, loaded = create("auto-looksam", model), create("looksam", other)
+    train(model, opt, 3)
+    assert remembered(opt) == {"sam_response", "sam_g_v"}
+    loaded.load_state_dict(copy.deepcopy(opt.state_dict()))
+    train(other, loaded, 3, first=3)
+    assert remembered(loaded) == {"sam_g_v"}

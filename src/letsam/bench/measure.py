@@ -124,8 +124,7 @@ def _time_on_cuda(step: Step, settings: Settings, rounds: int) -> Timing:
     """
     warmup, total = _rounds(settings)
     if rounds > 1:
-        # At least ten: every tenth step of some methods costs more.
-        total = warmup + min(total - warmup, max(10, -(-(total - warmup) // rounds)))
+        total = warmup + min(total - warmup, _tens(-(-(total - warmup) // rounds)))
     for t in range(warmup):
         step(t)
     torch.cuda.synchronize()
@@ -145,6 +144,11 @@ def _time_on_cuda(step: Step, settings: Settings, rounds: int) -> Timing:
         peak_mib=torch.cuda.max_memory_allocated() / 2**20,
         reserved_mib=torch.cuda.max_memory_reserved() / 2**20,
     )
+
+
+def _tens(steps: int) -> int:
+    """At least so many, and tens: every tenth step of some methods costs more, and each round has its share of them."""
+    return 10 * -(-steps // 10)
 
 
 @contextmanager

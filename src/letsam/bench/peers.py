@@ -43,7 +43,7 @@ def _load(text: str, path: Path, name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # it is the user's code: anything may be wrong with it
+    except (Exception, SystemExit) as error:  # it is the user's code: anything may be wrong with it
         raise ValueError(f"--peer {text}: {path} cannot be imported: {type(error).__name__}: {error}") from None
     found = getattr(module, name, None)
     if not isinstance(found, type):

@@ -61,7 +61,7 @@ def _rise(objective: Objective, rho: float, perturbation: Perturbation) -> tuple
     space, filter_of = Space(objective.params), filter_dimension(objective.model)
     filters = [filter_of(p) for p in objective.params]
     v = perturbation.direction(g, Where(0, space, space.theta, g, space.norm(g), filters, lambda name: None))
-    u, s = v if isinstance(v, Scaled) else (v, scalar(1.0, space.device))
+    u, s = (v.u, v.s) if isinstance(v, Scaled) else (v, scalar(1.0, space.device))
     with moved(space.theta, space.room(), Scaled(u, rho * s)):
         return objective.loss() - loss, loss
 

@@ -30,6 +30,7 @@ def estimate(step: LowerStep) -> Tensors:
         step.rng.replay()
         step.run(step.closure)
         sides.append(space.take_gradients())
-    for p, x in zip(space.params, g_hat, strict=True):
+    copy_(step.g_hat, g_hat)  # memory that the passes own was written over
+    for p, x in zip(space.params, step.g_hat, strict=True):
         p.grad = like(p, x)
     return scaled(list(torch._foreach_sub(*sides)), 1 / (2 * h))

@@ -155,7 +155,7 @@ class LearnedRadius:
 
     def _without_length(self, step: LowerStep) -> Tensors:
         """b − ⟨b,ĝ⟩/⟨ĝ,ĝ⟩·ĝ; where b is ĝ − g, a kernel writes it over g, or over a copy if the combiner needs g."""
-        if self.estimator == "finite-difference" and step.space.device.type == "cuda":
+        if self.estimator == "finite-difference" and step.space.has_kernels:
             assert step.g is not None
             g = copied(step.g) if step.combiner.needs_clean else step.g
             if step.space.across_(step.g_hat, g):
