@@ -12,14 +12,14 @@ from .checks import within
 
 
 def usual_part(n: int) -> int:
-    """How many of n samples to hold out: a tenth, at most 1,000. One number is learned from them: more are a waste."""
-    return min(round(0.1 * n), 1000)
+    """How many of n samples to hold out: a tenth, at most 500. One number is learned from them: more are a waste."""
+    return min(round(0.1 * n), 500)
 
 
 def split(dataset: Dataset[Any], held_out: float | int | None = None, seed: int = 0) -> tuple[Subset[Any], Subset[Any]]:
     """(training part, held-out part) of a dataset; the same for the same length and seed.
 
-    held_out is a fraction between 0 and 1, or a number of samples; not given, a tenth, at most 1,000.
+    held_out is a fraction between 0 and 1, or a number of samples; not given, a tenth, at most 500.
     """
     n = len(dataset)  # type: ignore[arg-type]
     if isinstance(held_out, int):

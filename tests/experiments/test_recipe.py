@@ -106,6 +106,14 @@ def test_tables_share_runs():
     assert figure.identity == load_recipe(FOLDER, "glue").cell("sam", "mrpc", 1).identity
 
 
+def test_a_record_of_an_earlier_rule_is_not_one_of_the_present(monkeypatch):
+    auto, sam = Training(method="auto-asam"), Training(method="asam")
+    before = auto.identity, sam.identity
+    monkeypatch.setattr("letsam.experiments.training.RULE", 3)
+    assert auto.identity != before[0]
+    assert sam.identity == before[1]
+
+
 def test_identity_and_scale():
     training = Training()
     assert training.identity != Training(seed=1).identity

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
+import letsam
+
 from .data.glue import GLUE
 from .folder import Busy, locked
 from .loop import Run, train_run
@@ -120,6 +122,7 @@ def record(run: Run) -> Record:
         "format": FORMAT,
         "identity": run.training.identity,
         "training": asdict(run.training),
+        "defaults": {name: value for name, (value, _) in letsam.describe(run.training.method).defaults.items()},
         "data": seen(run.training, *run.sets),
         "environment": environment(str(run.device)),
         **({"history": run.history} if run.history[1:] else {}),

@@ -22,6 +22,9 @@ BASES = ("sgd", "adam", "adamw")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
 LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128, "back": 0.0}
 """Settings that came after the first records: at these values they are not part of a run's identity."""
+RULE = 2
+"""Part of the identity of auto-*, and another number whenever what it does changes: a record of an earlier rule is not
+one of the present."""
 WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", dict: "a table, { … }"}
 
 
@@ -55,7 +58,7 @@ class Training:
     """The share of wrong training labels."""
     validation: str = "training"
     """Where validation batches come from: the training set, as in the paper, or a part of it that is held out (a tenth,
-    at most 1,000); for text the set's own validation part."""
+    at most 500); for text the set's own validation part."""
     augment: bool = True
     precision: str = "bfloat16"
     compile: bool = True
@@ -141,6 +144,8 @@ class Training:
     def identity(self) -> str:
         """Twelve hex digits that change with any setting."""
         settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        if self.method.startswith("auto-"):
+            settings["rule"] = RULE
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

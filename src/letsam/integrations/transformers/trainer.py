@@ -38,7 +38,7 @@ class SharpnessAwareMixin(_Trainer):
 
     method and method_options are those of `letsam.create`; total_steps is filled in. A learned radius (lets-*, auto-*)
     needs data that is not trained on: radius_dataset, or else held_out (a share or a number; not given, a tenth, at
-    most 1,000) of train_dataset, drawn with data_seed, or seed. All other arguments are the trainer's.
+    most 500) of train_dataset, drawn with data_seed, or seed. All other arguments are the trainer's.
     """
 
     def __init__(
