@@ -42,9 +42,10 @@ def runner(
     def run(name: str, training: Training) -> Record:
         nonlocal done
         planned = Planned(folder, name, "", training, *speeds.minutes(training))
-        run_all([planned], make, work, results, tell, progress.say, finish)
-        done += planned.minutes
         path = results / f"{name_of(training)}.json"
+        if not path.exists():
+            run_all([planned], make, work, results, tell, progress.say, finish)
+        done += planned.minutes
         if not path.exists():
             raise ValueError(f"another process is at {training}; wait for it, then give the same command")
         found: Record = read_json(path)
