@@ -6,6 +6,7 @@ by its whole name or the last part of it, so that a recipe names no folder of a 
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 
 CHECKPOINTS = "LETSAM_CHECKPOINTS"
 MASK = "attention_mask"
+POOLER = "pooler"
+"""The layer of an encoder that pretraining may leave out, and fine-tuning then draws anew."""
+log = logging.getLogger("letsam")
 
 
 class Classifier(nn.Module):
@@ -62,13 +66,15 @@ def load_tokenizer(checkpoint: str) -> Any:
 
 def load_classifier(checkpoint: str, names: tuple[str, ...], classes: int, dropout: float | None) -> Classifier:
     """The checkpoint with a fresh head of so many classes, drawn from torch's random state; in float32."""
-    model = _loaded(
+    model, info = _loaded(
         "AutoModelForSequenceClassification",
         checkpoint,
         num_labels=classes,
         dtype=torch.float32,
         ignore_mismatched_sizes=True,
+        output_loading_info=True,
     )
+    _check_encoder(model.base_model_prefix, checkpoint, info)
     if dropout is not None:
         _set_dropout(model, checkpoint, dropout)
     return Classifier(model, names)
@@ -100,11 +106,24 @@ def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
         ) from None
 
 
+def _check_encoder(prefix: str, checkpoint: str, info: dict[str, Any]) -> None:
+    """ValueError if weights of the encoder were not in the files and were drawn instead: only a head may be."""
+    drawn = [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]
+    inside = sorted(name for name in drawn if name.startswith(f"{prefix}."))
+    lost = [name for name in inside if not name.startswith(f"{prefix}.{POOLER}.")]
+    if lost:
+        raise ValueError(
+            f"the checkpoint {checkpoint!r} lacks {len(lost)} weights of its encoder, such as {lost[0]}, or has them "
+            "in another size; get the checkpoint anew, or correct its config.json"
+        )
+    if inside:
+        log.warning("%s: %d weights of its pooler are not in it and start at random", checkpoint, len(inside))
+
+
 def _set_dropout(model: Any, checkpoint: str, share: float) -> None:
-    """Of the head alone, the layers after the encoder."""
+    """Of the layer directly before the classifier, the last one after the encoder: DeBERTa's pooler has its own."""
     inside = set(model.base_model.modules())
     layers = [m for m in model.modules() if isinstance(m, nn.Dropout) and m not in inside]
     if not layers:
         raise ValueError(f"the classifier of {checkpoint} has no dropout; leave the setting away")
-    for layer in layers:
-        layer.p = share
+    layers[-1].p = share
