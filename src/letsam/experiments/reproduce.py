@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,13 +38,16 @@ class Cell:
         """96.52 ± 0.12 (3)"""
         if not self.ours:
             return "not run"
+        if lost := sum(not math.isfinite(score) for score in self.ours):
+            return f"not finite: {lost} of {len(self.ours)}"
         spread = f" ± {stdev(self.ours):.2f}" if len(self.ours) > 1 else ""
         return f"{mean(self.ours):.2f}{spread} ({len(self.ours)})"
 
     @property
     def difference(self) -> str:
         """Ours minus the paper's."""
-        return f"{mean(self.ours) - self.published[0]:+.2f}" if self.ours and self.published else "–"
+        known = self.ours and math.isfinite(mean(self.ours)) and self.published
+        return f"{mean(self.ours) - known[0]:+.2f}" if known else "–"
 
 
 def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
@@ -57,11 +61,11 @@ def records(folder: Path, kind: str = KIND) -> dict[str, Record]:
 
 
 def score(record: Record) -> float:
-    """What the table of a run shows."""
-    data, result = record["training"]["data"], record["result"]
-    if data in BLEU:
-        return result[BLEU[data]]
-    return 100 * result[GLUE[data].metrics[0] if data in GLUE else "test_accuracy"]
+    """What the table of a run shows; nan if the weights were not finite, which a file says as null."""
+    data = record["training"]["data"]
+    name = GLUE[data].metrics[0] if data in GLUE else BLEU.get(data, "test_accuracy")
+    value = record["result"][name]
+    return math.nan if value is None else value if data in BLEU else 100 * value
 
 
 def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cell]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -58,15 +59,17 @@ class SentenceTask:
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, autocast: torch.dtype | None, last: bool) -> dict[str, float]:
-        """The loss and all metrics; of MNLI the other genres, too."""
+        """The loss and all metrics; of MNLI the other genres, too. All are nan if an output is not finite."""
         outputs, dev = self._outputs(model, self._sets["dev"], autocast), self._sets["dev"]
-        found = {"test_loss": float((cross_entropy if dev.classes else mse_loss)(outputs, dev.labels))}
+        loss = (cross_entropy if dev.classes else mse_loss)(outputs, dev.labels)
+        if not (outputs.isfinite().all() and loss.isfinite()):  # the largest of such numbers would be some class
+            return dict.fromkeys(self.metrics, math.nan)
         predicted, known = (outputs.argmax(1), OF_CLASSES) if dev.classes else (outputs, OF_SCORES)
-        found |= {name: known[name](predicted, dev.labels) for name in self.metrics if name in known}
+        found = {name: known[name](predicted, dev.labels) for name in self.metrics if name in known}
         if (other := self._sets.get("mismatched")) is not None:
             right = self._outputs(model, other, autocast).argmax(1)
             found["mismatched_accuracy"] = glue_metrics.accuracy(right, other.labels)
-        return found
+        return {"test_loss": float(loss)} | found
 
     def _outputs(self, model: nn.Module, of: Encoded, autocast: torch.dtype | None) -> Tensor:
         with torch.autocast(self._device.type, autocast, enabled=autocast is not None):
