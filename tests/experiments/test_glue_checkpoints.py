@@ -2,12 +2,16 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from letsam.experiments.models.classifier import load_classifier
-from small_glue import save_bert
+from letsam.experiments.recipe import Training
+from letsam.experiments.sentence_task import SentenceTask
+from small_glue import save_bert, save_tokenizer, small_sets
 
 pytest.importorskip("transformers")
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
@@ -23,12 +27,9 @@ def edit_weights(checkpoint, change):
     save_file(change(load_file(path)), path, metadata={"format": "pt"})
 
 
-def edit_config(checkpoint, **changes):
-    path = f"{checkpoint}/config.json"
-    with open(path) as file:
-        config = json.load(file)
-    with open(path, "w") as file:
-        json.dump(config | changes, file)
+def edit_config(checkpoint, name="config.json", **changes):
+    path = Path(checkpoint, name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,85 @@ def test_a_whole_checkpoint_says_nothing_and_a_head_of_other_classes_is_drawn(be
         load_classifier(bert, NAMES, 2, None).model.save_pretrained(tmp_path / "of two")
         assert load_classifier(str(tmp_path / "of two"), NAMES, 3, None).model.classifier.out_features == 3
     assert not caplog.text
+
+
+def cut_file(checkpoint):
+    path = Path(checkpoint, "model.safetensors")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def break_tokenizer(checkpoint):
+    Path(checkpoint, "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "Nope"}}')
+
+
+def forget_words(checkpoint):
+    edit_config(checkpoint, vocab_size=6)
+    edit_weights(checkpoint, lambda weights: _first(weights, "embeddings.word_embeddings.weight", 6))
+
+
+def forget_positions(checkpoint):
+    edit_config(checkpoint, max_position_embeddings=8)
+    edit_weights(checkpoint, lambda weights: _first(weights, "embeddings.position_embeddings.weight", 8))
+
+
+def _first(weights, name, rows):
+    return weights | {name: weights[name][:rows].clone()}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (cut_file, r"the checkpoint .* cannot be loaded .*LETSAM_CHECKPOINTS"),
+        (break_tokenizer, r"the checkpoint .* cannot be loaded .*LETSAM_CHECKPOINTS"),
+        (forget_words, r"says 14, and its weights know 6 tokens"),
+        (forget_positions, r"bert reads 8 tokens, and rows have 16; set length = 8"),
+    ],
+)
+def test_files_that_do_not_fit(bert, tmp_path, spoil, line):
+    spoil(bert)
+    with pytest.raises(ValueError, match=line) as error:
+        task(bert, tmp_path).model()
+    assert "\n" not in str(error.value)
+
+
+def test_positions_that_are_counted_after_the_padding_token(tmp_path):
+    from transformers import RobertaConfig, RobertaModel
+
+    size = save_tokenizer(tmp_path / "roberta")
+    config = RobertaConfig(
+        vocab_size=size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        pad_token_id=0,
+    )
+    RobertaModel(config).save_pretrained(tmp_path / "roberta")
+    with pytest.raises(ValueError, match="reads 15 tokens, and rows have 16; set length = 15"):
+        task(str(tmp_path / "roberta"), tmp_path).model()
+    task(str(tmp_path / "roberta"), tmp_path, length=15).model()
+
+
+def test_rows_are_filled_up_where_the_tokenizer_does_it(tmp_path):
+    """XLNet reads the class off the last token."""
+    from transformers import XLNetConfig, XLNetModel
+
+    folder = tmp_path / "xlnet"
+    size = save_tokenizer(folder)
+    edit_config(folder, "tokenizer_config.json", padding_side="left")
+    XLNetModel(XLNetConfig(vocab_size=size, d_model=16, n_layer=2, n_head=2, d_inner=32)).save_pretrained(folder)
+    found = task(str(folder), tmp_path)
+    ids, types, mask, _ = found.source.batch(0, 0)
+    assert not mask.all()
+    assert torch.equal(mask.bool(), ids != 0)
+    assert mask[:, -1].all()
+    model = found.model().eval()
+    alone = [model(*(x[None, real.bool()] for x in row)) for *row, real in zip(ids, types, mask, mask, strict=True)]
+    torch.testing.assert_close(model(ids, types, mask), torch.cat(alone), rtol=1e-4, atol=1e-5)
+
+
+def task(checkpoint, folder, length=128):
+    """Of MRPC, with pairs of 16 tokens at most."""
+    training = Training(data="mrpc", model=checkpoint, batch=4, length=length)
+    return SentenceTask(training, *small_sets(folder, "mrpc"), torch.device("cpu"))

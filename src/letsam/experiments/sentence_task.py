@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from . import glue_metrics
-from .data.encoded import MULTIPLE, Encoded, encode, tokens
+from .data.encoded import IDS, MULTIPLE, Encoded, encode, tokens
 from .data.sentences import Sentences
 from .from_sentences import FromSentences, in_order, rows_of
 from .models.classifier import load_classifier, load_tokenizer
@@ -45,9 +45,11 @@ class SentenceTask:
         """The checkpoint with a fresh head."""
         dev, training = self._sets["dev"], self._training
         names = tuple(dev.inputs)
-        model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout).to(self._device)
+        model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout)
+        ids = [of.inputs[IDS] for of in self._sets.values()]
+        model.check(training.model, max(int(rows.max()) for rows in ids), ids[0].shape[1])
         *inputs, _ = rows_of(dev, torch.arange(min(TRIED, len(dev)), device=self._device))
-        model.try_ready(*inputs)
+        model.to(self._device).try_ready(*inputs)
         return model
 
     def loss_fn(self, per_sample: bool) -> Callable[[Tensor, Tensor], Tensor]:
@@ -94,5 +96,5 @@ def _encoded(
         log.warning("%s: sentences of more than %d tokens are cut: %s", train.corpus.folder, limit, ", ".join(cut))
     longest = max(part.longest for part in found.values())
     length = min(limit, -(-longest // MULTIPLE) * MULTIPLE)
-    rows = {split: encode(sets[split], found[split], length, tokenizer.pad_token_id, device) for split in sets}
+    rows = {split: encode(sets[split], found[split], length, tokenizer, device) for split in sets}
     return rows, f"{length} tokens, cut: {', '.join(cut) or 'none'}"

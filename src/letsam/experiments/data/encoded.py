@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .sentences import Sentences
 
+IDS = "input_ids"
 MULTIPLE = 8
 """Rows are as long as the longest of them, rounded up to this."""
 
@@ -46,14 +47,14 @@ class Tokens:
     @property
     def longest(self) -> int:
         """Tokens of the longest example."""
-        return max(map(len, self.inputs["input_ids"]))
+        return max(map(len, self.inputs[IDS]))
 
 
 def tokens(sentences: Sentences, tokenizer: Any, limit: int) -> Tokens:
     """Examples of more than `limit` tokens lose the end of their longer sentence, as is usual."""
     columns = [list(column) for column in zip(*sentences.texts, strict=True)]
     found = dict(tokenizer(*columns, return_attention_mask=True, verbose=False))
-    long = [i for i, ids in enumerate(found["input_ids"]) if len(ids) > limit]
+    long = [i for i, ids in enumerate(found[IDS]) if len(ids) > limit]
     if long:
         some = [[column[i] for i in long] for column in columns]
         shorter = tokenizer(*some, truncation=True, max_length=limit, return_attention_mask=True)
@@ -63,10 +64,12 @@ def tokens(sentences: Sentences, tokenizer: Any, limit: int) -> Tokens:
     return Tokens(found, len(long))
 
 
-def encode(sentences: Sentences, found: Tokens, length: int, pad: int, device: torch.device) -> Encoded:
-    """Rows of one length on the device; the mask has 0 where there is padding."""
-    inputs = {}
+def encode(sentences: Sentences, found: Tokens, length: int, tokenizer: Any, device: torch.device) -> Encoded:
+    """Rows of one length on the device, filled up at the tokenizer's side; the mask has 0 where there is padding."""
+    fillers = {IDS: tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    left, inputs = tokenizer.padding_side == "left", {}
     for name, rows in found.inputs.items():
-        filler = pad if name == "input_ids" else 0
-        inputs[name] = torch.tensor([row + [filler] * (length - len(row)) for row in rows]).to(device)
+        fill = [[fillers.get(name, 0)] * (length - len(row)) for row in rows]
+        pairs = zip(fill, rows, strict=True) if left else zip(rows, fill, strict=True)
+        inputs[name] = torch.tensor([first + second for first, second in pairs]).to(device)
     return Encoded(inputs, sentences.labels.to(device), len(sentences.corpus.classes))

@@ -29,9 +29,10 @@ class Classifier(nn.Module):
     that this is one of them.
     """
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+    def __init__(self, model: Any, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.names, self.ready = model, names, False
+        self.model: Any = model
+        self.names, self.ready = names, False
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The logits in the type of the pass."""
@@ -40,6 +41,21 @@ class Classifier(nn.Module):
             named[MASK] = named[MASK].bool()[:, None, None, :]
         logits: Tensor = self.model(**named).logits
         return logits.squeeze(1) if logits.shape[1] == 1 else logits
+
+    def check(self, checkpoint: str, largest: int, length: int) -> None:
+        """ValueError if the weights have no row for a token or a position: on a GPU the process would be lost by it."""
+        words = self.model.get_input_embeddings().num_embeddings
+        if largest >= words:
+            raise ValueError(
+                f"the tokenizer of {checkpoint} says {largest}, and its weights know {words} tokens; get the "
+                "checkpoint anew, they belong to two"
+            )
+        for name, layer in self.model.named_modules():
+            if name.endswith("position_embeddings") and isinstance(layer, nn.Embedding):
+                # The models that number positions after the padding token lose those up to it.
+                most = layer.num_embeddings - (0 if layer.padding_idx is None else layer.padding_idx + 1)
+                if length > most:
+                    raise ValueError(f"{checkpoint} reads {most} tokens, and rows have {length}; set length = {most}")
 
     @torch.no_grad()
     def try_ready(self, *inputs: Tensor) -> None:
@@ -98,7 +114,7 @@ def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
     transformers.logging.disable_progress_bar()
     try:
         return getattr(transformers, kind).from_pretrained(place_of(checkpoint), **options)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except Exception as error:  # broken files raise what they like: the errors of safetensors and tokenizers are plain
         reason = " ".join(str(error).split())[:120]
         raise ValueError(
             f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); give a model of the Hugging Face hub, its "
