@@ -6,6 +6,7 @@ import pytest
 
 import letsam
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
+from letsam.experiments.reproduce import cells
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 PAPER = {
@@ -18,6 +19,7 @@ PAPER = {
     "iwslt14": 5,
     "glue": 40,
 }
+RESULT = {"matthews": 0.6, "test_accuracy": 0.9, "pearson": 0.9}
 
 
 def test_every_table_of_the_paper():
@@ -179,3 +181,17 @@ def test_unknown_names(tmp_path):
 
 def test_every_method_of_the_paper_is_one_of_ours():
     assert set(load_recipe(FOLDER, "cifar10").rows) <= set(letsam.list_methods())
+
+
+@pytest.mark.parametrize("name", ["glue-minilm", "glue-mpnet"])
+def test_cells_of_another_encoder_are_labelled_and_not_compared(name):
+    table, paper = load_recipe(FOLDER, name), load_recipe(FOLDER, "glue")
+    assert "another encoder" in table.label
+    assert not paper.label
+    assert table.published == {cell: paper.published[cell] for cell in table.published}
+    assert len(table.published) == 20
+    done = {t.identity: {"training": {"data": t.data}, "result": RESULT} for _, _, t in (*table.runs(), *paper.runs())}
+    ours = {(cell.row, cell.column): cell for cell in cells(table, done)}
+    assert ours["sam", "mrpc"].paper == "90.36 ± 0.57"
+    assert {cell.difference for cell in ours.values()} == {"–"}
+    assert "–" not in {cell.difference for cell in cells(paper, done)}

@@ -191,3 +191,12 @@ def test_a_table_with_our_cells(place):
     assert erm == ["erm", "not run"]
     assert "(2)**, paper 90.00 ± 0.50, " in sam[1]
     assert "Runs: 2 of 4." in tables.headline(place / "recipes", place / "results" / "reproduction", "small")
+
+
+def test_published_cells_of_something_else(place):
+    paper = place / "recipes" / "small" / "paper.toml"
+    paper.write_text(f'label = "a larger network"\n{paper.read_text()}')
+    assert main(["reproduce", "small", "--rows", "sam"]) == 0
+    where = place / "recipes", place / "results" / "reproduction", "small"
+    assert tables.reproduction(*where)[2][1].endswith("(2)**, paper 90.00 ± 0.50")
+    assert tables.headline(*where).endswith("The paper's cells are of a larger network.")

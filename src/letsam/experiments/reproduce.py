@@ -32,6 +32,8 @@ class Cell:
     column: str
     ours: tuple[float, ...]
     published: tuple[float, float] | None
+    comparable: bool = True
+    """Whether the published number is of the same thing."""
 
     @property
     def text(self) -> str:
@@ -44,9 +46,14 @@ class Cell:
         return f"{mean(self.ours):.2f}{spread} ({len(self.ours)})"
 
     @property
+    def paper(self) -> str:
+        """96.52 ± 0.12, or a dash."""
+        return "–" if self.published is None else f"{self.published[0]:.2f} ± {self.published[1]:.2f}"
+
+    @property
     def difference(self) -> str:
         """Ours minus the paper's."""
-        known = self.ours and math.isfinite(mean(self.ours)) and self.published
+        known = self.ours and math.isfinite(mean(self.ours)) and self.comparable and self.published
         return f"{mean(self.ours) - known[0]:+.2f}" if known else "–"
 
 
@@ -74,7 +81,7 @@ def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cel
     for row, column in ((r, c) for r in table.rows for c in table.columns if table.has(r, c)):
         runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
         ours = tuple(score(done[identity]) for identity in runs if identity in done)
-        found.append(Cell(row, column, ours, table.published.get((row, column))))
+        found.append(Cell(row, column, ours, table.published.get((row, column)), not table.label))
     return found
 
 
