@@ -221,11 +221,13 @@ def test_seq2seq(tmp_path):
     layers = {f"{side}_{what}": 1 for side in ("encoder", "decoder") for what in ("layers", "attention_heads")}
     sizes = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 16}
     model = BartForConditionalGeneration(BartConfig(vocab_size=40, **layers, **sizes))
-    settings = arguments(tmp_path, predict_with_generate=True, generation_max_length=8, kind=Seq2SeqTrainingArguments)
+    decoding = {"predict_with_generate": True, "generation_max_length": 8}
+    settings = arguments(tmp_path, num_train_epochs=8, **decoding, kind=Seq2SeqTrainingArguments)
     data = [{"input_ids": row["input_ids"], "labels": row["input_ids"].flip(0)} for row in texts(16)]
     made = Translator(model, settings, train_dataset=data, eval_dataset=data[:4], method="auto-sam")
+    before = made.evaluate(data)["eval_loss"]
     made.train()
-    assert logged(made, "loss")[-1] < logged(made, "loss")[0]
+    assert made.evaluate(data)["eval_loss"] < 0.9 * before  # of all the data: a batch's loss is mostly its noise
     assert made.predict(data[:4]).predictions.shape[0] == 4
 
 
