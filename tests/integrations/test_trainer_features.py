@@ -142,20 +142,6 @@ def test_a_first_group_without_parameters(tmp_path):
     assert logged(made, "rho")
 
 
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        return iter(texts(8))
-
-
-def test_a_stream_with_a_radius_dataset(tmp_path):
-    free = {"every": 1, "gated": False, "bounds": (1e-5, 1.0)}
-    more = {"radius_dataset": texts(9, seed=7), "method_options": free, "arguments_": {"max_steps": 3}}
-    made = trainer(tmp_path, "auto-sam", train=Stream(), **more)
-    made.train()
-    assert made.held_out is None
-    assert logged(made, "rho")[0] != logged(made, "rho")[-1]
-
-
 class Table(list):
     """Like a datasets.Dataset: parts of it are made with select."""
 
