@@ -158,32 +158,6 @@ def test_clipping_at_a_norm_that_is_never_reached_changes_nothing(tmp_path, sett
     assert digest(runs[0].model) == digest(runs[1].model)
 
 
-def test_padding_changes_nothing(tmp_path, settings):
-    train, dev = small_sets(tmp_path, "mrpc")
-    run = Run(settings(), train, dev, "cpu")
-    *inputs, _ = run.source.batch(0, 0)
-    assert inputs[0].shape[1] % 8 == 0
-    more = [torch.nn.functional.pad(x, (0, 8)) for x in inputs]
-    run.model.eval()
-    torch.testing.assert_close(run.model(*more), run.model(*inputs), rtol=1e-4, atol=1e-5)
-
-
-def test_ready_made_masks_where_they_mean_the_same(tmp_path, bert, deberta, settings):
-    sets = small_sets(tmp_path, "mrpc")
-    decoder = save_gpt2(tmp_path / "gpt2")
-    ready = {}
-    for checkpoint in (bert, deberta, decoder):
-        model = Run(settings(model=checkpoint), *sets, "cpu").model
-        ready[checkpoint] = model.ready
-        *inputs, _ = Run(settings(model=checkpoint), *sets, "cpu").source.batch(0, 0)
-        model.eval()
-        outputs = model(*inputs)
-        model.ready = False
-        torch.testing.assert_close(model(*inputs), outputs, rtol=1e-4, atol=1e-5)
-    assert ready[bert]
-    assert not ready[decoder]
-
-
 def test_the_heads_are_drawn_by_the_seed(tmp_path, settings):
     sets = small_sets(tmp_path, "rte")
     heads = [Run(settings(data="rte", seed=seed), *sets, "cpu").model.model.classifier.weight for seed in (0, 0, 1)]

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from . import glue_metrics
-from .data.encoded import IDS, MULTIPLE, Encoded, encode, tokens
+from .data.encoded import IDS, Encoded, encode, rounded, tokens
 from .data.sentences import Sentences
-from .from_sentences import FromSentences, in_order, rows_of
+from .from_sentences import FromSentences, in_order
 from .models.classifier import load_classifier, load_tokenizer
 from .recipe import Training
 from .source import Source, parts
@@ -47,8 +47,8 @@ class SentenceTask:
         names = tuple(dev.inputs)
         model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout)
         ids = [of.inputs[IDS] for of in self._sets.values()]
-        model.check(training.model, max(int(rows.max()) for rows in ids), ids[0].shape[1])
-        *inputs, _ = rows_of(dev, torch.arange(min(TRIED, len(dev)), device=self._device))
+        model.check(training.model, max(int(rows.max()) for rows in ids), dev.width)
+        *inputs, _ = dev.batch(torch.arange(min(TRIED, len(dev)), device=self._device), dev.width)
         model.to(self._device).try_ready(*inputs)
         return model
 
@@ -95,6 +95,6 @@ def _encoded(
     if cut:
         log.warning("%s: sentences of more than %d tokens are cut: %s", train.corpus.folder, limit, ", ".join(cut))
     longest = max(part.longest for part in found.values())
-    length = min(limit, -(-longest // MULTIPLE) * MULTIPLE)
+    length = min(limit, rounded(longest))
     rows = {split: encode(sets[split], found[split], length, tokenizer, device) for split in sets}
     return rows, f"{length} tokens, cut: {', '.join(cut) or 'none'}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from torch import Tensor, nn
 
 CHECKPOINTS = "LETSAM_CHECKPOINTS"
 MASK = "attention_mask"
+READY: dict[str, Callable[[Tensor], Tensor]] = {
+    "boolean": lambda mask: mask.bool(),
+    "additive": lambda mask: (1.0 - mask) * torch.finfo(torch.float32).min,
+}
+"""The ready-made masks that models of transformers understand: one kind, the other, or neither."""
 POOLER = "pooler"
 """The layer of an encoder that pretraining may leave out, and fine-tuning then draws anew."""
 log = logging.getLogger("letsam")
@@ -25,20 +31,20 @@ class Classifier(nn.Module):
     """Takes the inputs in the order of `names`, returns logits; of one class the scores, (rows,).
 
     Given a mask (rows, length), the models of transformers look at its values to find out whether they can do without,
-    and the host waits for the device. Those that take it ready-made, (rows, 1, 1, length), do not look; `ready` says
-    that this is one of them.
+    and the host waits for the device. Those that take it ready-made, (rows, 1, 1, length), do not look; `ready` names
+    the kind that this one takes, and is empty if there is none.
     """
 
     def __init__(self, model: Any, names: tuple[str, ...]) -> None:
         super().__init__()
         self.model: Any = model
-        self.names, self.ready = names, False
+        self.names, self.ready = names, ""
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The logits in the type of the pass."""
         named = dict(zip(self.names, inputs, strict=True))
         if self.ready:
-            named[MASK] = named[MASK].bool()[:, None, None, :]
+            named[MASK] = READY[self.ready](named[MASK])[:, None, None, :]
         logits: Tensor = self.model(**named).logits
         return logits.squeeze(1) if logits.shape[1] == 1 else logits
 
@@ -60,16 +66,18 @@ class Classifier(nn.Module):
     @torch.no_grad()
     def try_ready(self, *inputs: Tensor) -> None:
         """Use ready-made masks if the model says the same with them; others of transformers would misunderstand."""
-        was, self.ready = self.training, False
+        was, self.ready = self.training, ""
         self.eval()
-        try:
-            plain = self(*inputs)
-            self.ready = True
-            if not torch.allclose(self(*inputs), plain, rtol=1e-4, atol=1e-4):
-                self.ready = False
-        except (ValueError, RuntimeError, IndexError, TypeError):
-            self.ready = False
+        plain = self(*inputs)
+        self.ready = next((kind for kind in READY if self._agrees(kind, inputs, plain)), "")
         self.train(was)
+
+    def _agrees(self, kind: str, inputs: tuple[Tensor, ...], plain: Tensor) -> bool:
+        self.ready = kind
+        try:
+            return torch.allclose(self(*inputs), plain, rtol=1e-4, atol=1e-4)
+        except (ValueError, RuntimeError, IndexError, TypeError):
+            return False
 
 
 def load_tokenizer(checkpoint: str) -> Any:
