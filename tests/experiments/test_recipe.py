@@ -1,10 +1,12 @@
 """Every recipe, every cell; what the paper published; bad recipes."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 import letsam
+from letsam.experiments.found import find
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
 from letsam.experiments.reproduce import cells
 
@@ -115,6 +117,7 @@ def test_identity_and_scale():
     assert short.epochs == 20
     assert short.identity != training.identity
     assert training.scaled(1.0) == training
+    assert Training(warmup=2000).scaled(0.1).warmup == 200  # else the run might end in it
     with pytest.raises(ValueError, match="--scale is 0"):
         training.scaled(0)
 
@@ -195,3 +198,11 @@ def test_cells_of_another_encoder_are_labelled_and_not_compared(name):
     assert ours["sam", "mrpc"].paper == "90.36 ± 0.57"
     assert {cell.difference for cell in ours.values()} == {"–"}
     assert "–" not in {cell.difference for cell in cells(paper, done)}
+
+
+def test_shortened_runs_with_a_warm_up_are_found():
+    table = load_recipe(FOLDER, "multi30k")
+    short = table.cell("sam", "transformer", 0).scaled(0.1)
+    assert (short.epochs, short.warmup) == (6, 218)
+    (cell,) = find(table, {short.identity: {"training": asdict(short)}})
+    assert cell.label == "sam, 6 of 55 epochs"
