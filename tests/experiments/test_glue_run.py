@@ -65,6 +65,7 @@ def test_every_task_has_its_metrics(tmp_path, settings, name):
     done = record(run)
     assert score(done) == pytest.approx(100 * row[GLUE[name].metrics[0]])
     assert "development set" in done["metrics"]["set"]
+    assert {"transformers", "tokenizers"} < set(done["metrics"])
 
 
 @pytest.mark.parametrize("method", ["erm", "esam", "lets-sam", "lets-asam", "auto-sam"])
@@ -163,6 +164,17 @@ def test_the_heads_are_drawn_by_the_seed(tmp_path, settings):
     heads = [Run(settings(data="rte", seed=seed), *sets, "cpu").model.model.classifier.weight for seed in (0, 0, 1)]
     assert torch.equal(heads[0], heads[1])
     assert not torch.equal(heads[0], heads[2])
+
+
+def test_a_record_knows_the_weights_that_were_loaded(tmp_path, deberta, bert, settings):
+    sets = small_sets(tmp_path, "rte")
+    runs = [
+        Run(settings(data="rte", model=m, seed=s), *sets, "cpu") for m, s in ((deberta, 0), (deberta, 1), (bert, 0))
+    ]
+    before = [run.task.facts["encoder_weights"] for run in runs]
+    runs[0].epoch()
+    assert before[0] == before[1] == record(runs[0])["metrics"]["encoder_weights"]
+    assert before[0] != before[2]
 
 
 def test_dropout_is_directly_before_the_classifier(deberta):

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from . import glue_metrics
 from .data.encoded import IDS, Encoded, encode, rounded, tokens
 from .data.sentences import Sentences
 from .from_sentences import FromSentences, in_order
+from .models import digest
 from .models.classifier import load_classifier, load_tokenizer
 from .recipe import Training
 from .source import Source, parts
@@ -38,14 +40,15 @@ class SentenceTask:
         self.source: Source = FromSentences(training, parts(training, self._sets["train"]), self._sets["dev"], device)
         self.metrics: tuple[str, ...] = ("test_loss", *test.corpus.metrics)
         self.result: tuple[str, ...] = (*test.corpus.metrics, "test_loss")
-        self.facts: dict[str, str] = {"set": "the development set of GLUE", "length": said}
+        self.facts: dict[str, str] = {"set": "the development set of GLUE", "length": said} | _versions()
         self._training, self._device = training, device
 
     def model(self) -> nn.Module:
-        """The checkpoint with a fresh head."""
+        """The checkpoint with a fresh head; what was loaded is a fact of the run."""
         dev, training = self._sets["dev"], self._training
         names = tuple(dev.inputs)
         model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout)
+        self.facts["encoder_weights"] = digest(model.model.base_model)
         ids = [of.inputs[IDS] for of in self._sets.values()]
         model.check(training.model, max(int(rows.max()) for rows in ids), dev.width)
         *inputs, _ = dev.batch(torch.arange(min(TRIED, len(dev)), device=self._device), dev.width)
@@ -78,11 +81,16 @@ class SentenceTask:
             return torch.cat([model(*inputs).float() for *inputs, _ in in_order(of)])
 
 
+def _versions() -> dict[str, str]:
+    """Of what makes the tokens and the model."""
+    return {package: metadata.version(package) for package in ("transformers", "tokenizers")}
+
+
 def _squared_error(scores: Tensor, targets: Tensor, reduction: str) -> Tensor:
     return mse_loss(scores.float(), targets, reduction=reduction)
 
 
-@lru_cache(maxsize=2)  # the runs of a table share it
+@lru_cache(maxsize=8)  # the runs of a table share it, and its columns come one after the other
 def _encoded(
     checkpoint: str, limit: int, train: Sentences, test: Sentences, device: torch.device
 ) -> tuple[dict[str, Encoded], str]:
