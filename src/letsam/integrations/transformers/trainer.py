@@ -72,6 +72,11 @@ class SharpnessAwareMixin(_Trainer):
         """The optimizer, without accelerate's wrapper; `sharpness_aware.last` is the report of the last step."""
         return getattr(self.optimizer, "optimizer", self.optimizer)
 
+    def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
+        """Trainer's; the state has the steps of the run from here on, which transformers 5.0 would say too late."""
+        self.state.max_steps = num_training_steps
+        super().create_optimizer_and_scheduler(num_training_steps)
+
     def create_optimizer(self, *model: Any) -> Optimizer:
         """Trainer's optimizer with the method around it."""
         base = super().create_optimizer(*model)  # the first versions of transformers 5 take no model
