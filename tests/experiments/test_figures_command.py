@@ -169,9 +169,11 @@ def test_a_table_of_radii_is_a_figure_with_a_line_a_column(tmp_path, monkeypatch
     settings = TABLE.split("[columns]")[0].replace("epochs = 4", "epochs = 1")
     (tmp_path / "recipes" / "radii" / "recipe.toml").write_text(f"{settings}{columns}[rows]\n{rows}")
     monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "radii", "--rows", "0.1"]) == 0
+    assert not drawings(load_recipe(tmp_path / "recipes", "radii"), tmp_path / "results")  # a point is no line
     assert main(["reproduce", "radii"]) == 0
     assert main(["figures", "--out", "images", "--page", "page.html"]) == 0
-    assert {path.name for path in (tmp_path / "images").iterdir()} == {"radii-sensitivity.png", "radii-sensitivity.svg"}
+    assert {path.name for path in (tmp_path / "images").iterdir()} == {"radii-accuracy.png", "radii-accuracy.svg"}
     table, results = load_recipe(tmp_path / "recipes", "radii"), tmp_path / "results"
     (drawing,) = drawings(table, results)
     lines, level = drawing.draw.args

@@ -46,17 +46,16 @@ def lacking(table: Figure, results: Path) -> str:
 
 
 def _sensitivity(table: Table, cells: list[Found]) -> list[Drawing]:
-    """Of a table whose rows are radii and nothing else, one figure: a line a column."""
-    if not cells or any(set(settings) != {"rho"} for settings in table.rows.values()):
+    """Of a table whose rows are radii and nothing else, one figure: a line a column that has two of them or more."""
+    if any(set(settings) != {"rho"} for settings in table.rows.values()):
         return []
     lines: dict[str, dict[float, list[float]]] = {}
     for cell in cells:
         seeds = [score(record) for record in cell.records]
         lines.setdefault(f"{cell.column}{cell.shortened}", {})[table.rows[cell.row]["rho"]] = seeds
-    caption = "test accuracy against the radius" + (
-        "; some runs are shortened" if any(c.shortened for c in cells) else ""
-    )
-    return [Drawing(f"{table.name}-sensitivity", caption, partial(figures.sensitivity, lines, {}))]
+    lines = {label: points for label, points in lines.items() if len(points) > 1}
+    caption = "test accuracy against the radius"
+    return [Drawing(f"{table.name}-accuracy", caption, partial(figures.sensitivity, lines, {}))] if lines else []
 
 
 def _losses(cells: list[Found], path: Path) -> list[Path]:
