@@ -125,8 +125,8 @@ def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
     except Exception as error:  # broken files raise what they like: the errors of safetensors and tokenizers are plain
         reason = " ".join(str(error).split())[:120]
         raise ValueError(
-            f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); give a model of the Hugging Face hub, its "
-            f"folder, or put it into ${CHECKPOINTS}"
+            f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); get it anew, give a model of the "
+            f"Hugging Face hub or its folder, or put it into ${CHECKPOINTS}"
         ) from None
 
 
