@@ -1,4 +1,5 @@
 """Hugging Face's Trainer with a learned radius: a small encoder learns which reviews are good. No downloads.
+A fifth of the training reviews has the wrong label: as the model begins to learn them by heart, the radius grows.
 
 python examples/fine_tuning.py [METHOD]
 """
@@ -8,7 +9,7 @@ import sys
 import tempfile
 
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, TrainingArguments
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from letsam.integrations.transformers import SharpnessAwareTrainer
 
@@ -16,29 +17,27 @@ GOOD, BAD = ("great", "lovely", "clever", "warm"), ("dull", "awful", "silly", "c
 REST = ("the", "film", "was", "very", "and", "plot", "a", "bit", "not")
 
 
-def review(rng: random.Random) -> tuple[str, int]:
-    """Seven words, two of them from one side: "not" turns it around."""
-    label, negated = rng.random() < 0.5, rng.random() < 0.3
-    words = rng.sample(REST[:-1], 4) + rng.sample(GOOD if label != negated else BAD, 2)
-    rng.shuffle(words)
-    return " ".join([*words, "not"] if negated else words), int(label)
+def review(noise: float) -> tuple[str, int]:
+    """Six or seven words, two of them from one side: "not" turns it around. Some labels are wrong."""
+    label, negated = random.random() < 0.5, random.random() < 0.3
+    words = random.sample(REST[:-1], 4) + random.sample(GOOD if label != negated else BAD, 2)
+    random.shuffle(words)
+    return " ".join([*words, "not"] if negated else words), int(label != (random.random() < noise))
 
 
 def main(method: str) -> None:
     """Train, and print accuracy and radius."""
-    words = ["[PAD]", "[UNK]", *REST, *GOOD, *BAD]
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    set_seed(0)
+    words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", *REST, *GOOD, *BAD])}
+    backend = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-    rng = random.Random(0)
-    train, test = (
-        [{**tokenizer(text), "labels": y} for text, y in (review(rng) for _ in range(n))] for n in (640, 200)
-    )
-
+    texts = [review(noise=0.2) for _ in range(320)], [review(noise=0.0) for _ in range(200)]
+    train, test = ([{**tokenizer(text), "labels": label} for text, label in part] for part in texts)
     # With a pretrained model, the next lines are AutoTokenizer and AutoModelForSequenceClassification.from_pretrained.
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     model = BertForSequenceClassification(BertConfig(vocab_size=len(words), max_position_embeddings=16, **size))
-    settings = {"num_train_epochs": 6, "learning_rate": 2e-3, "per_device_train_batch_size": 32, "warmup_steps": 10}
+    settings = {"num_train_epochs": 24, "learning_rate": 2e-3, "per_device_train_batch_size": 16, "warmup_steps": 10}
     quiet = {"logging_steps": 20, "save_strategy": "no", "report_to": [], "disable_tqdm": True, "use_cpu": True}
     with tempfile.TemporaryDirectory() as folder:
         args = TrainingArguments(folder, max_grad_norm=1.0, **settings, **quiet)
@@ -46,7 +45,9 @@ def main(method: str) -> None:
         trainer = SharpnessAwareTrainer(model, args, **data, compute_metrics=accuracy, method=method)
         trainer.train()
         right = trainer.evaluate()["eval_accuracy"]
-    print(f"test accuracy {right:.3f}  radius {trainer.sharpness_aware.last.radius:.4f}  held out {trainer.held_out}")
+    radii = [entry["rho"] for entry in trainer.state.log_history if "rho" in entry]  # empty for erm
+    print(f"test accuracy {right:.3f}", *(f"radius {rho:.4f}" for rho in radii[:1] + radii[-1:]))
+    print(f"held out {trainer.held_out}")
 
 
 def accuracy(predicted) -> dict[str, float]:

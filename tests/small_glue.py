@@ -144,6 +144,26 @@ def save_bert(folder):
     return str(folder)
 
 
+def save_mpnet(folder):
+    import torch
+    from transformers import MPNetConfig, MPNetModel
+
+    vocabulary = save_tokenizer(folder)
+    torch.manual_seed(0)
+    config = MPNetConfig(
+        vocab_size=vocabulary,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=66,
+        pad_token_id=0,
+        initializer_range=0.5,
+    )
+    MPNetModel(config).save_pretrained(folder)
+    return str(folder)
+
+
 def save_gpt2(folder, pad=True):
     """A decoder, whose attention must not look ahead."""
     import torch

@@ -1,4 +1,4 @@
-"""Fine-tuning on a GPU: the passes of BERT and DeBERTa are captured, and train as the eager ones do."""
+"""Fine-tuning on a GPU: the passes of BERT, DeBERTa and MPNet are captured, and train as the eager ones do."""
 
 import pytest
 import torch
@@ -6,13 +6,13 @@ import torch
 from letsam.capture import graphs_of
 from letsam.experiments.loop import Run
 from letsam.experiments.recipe import Training
-from small_glue import save_bert, save_deberta, small_sets
+from small_glue import save_bert, save_deberta, save_mpnet, small_sets
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("save", [save_bert, save_deberta])
+@pytest.mark.parametrize("save", [save_bert, save_deberta, save_mpnet])
 @pytest.mark.parametrize("method", ["sam", "lets-asam"])
 def test_captured_passes_of_a_checkpoint(tmp_path, save, method):
     training = Training(

@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from measured_runs import FIGURE, write_recipes
+from measured_runs import FIGURE, TABLE, write_recipes
 
 from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.drawing import drawings
 from letsam.experiments.recipe import load_recipe
+from letsam.experiments.reproduce import cells, records
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 FIGURES = ("convergence", "generalization-gap", "loss-landscape")
@@ -159,3 +160,23 @@ def test_the_page_has_tables_and_figures_and_needs_no_network(place):
     assert text.count("data:image/svg+xml;base64,") == 5
     for part in ("90.00 ± 0.50", "2 of 4 epochs", "m-sharpness", "1 of 3 measures are missing.", "hours on cpu"):
         assert part in text
+
+
+def test_a_table_of_radii_is_a_figure_with_a_line_a_column(tmp_path, monkeypatch):
+    rows = '"0.02" = { rho = 0.02 }\n"0.1" = { rho = 0.1 }\n'
+    columns = '[columns]\nsam = { method = "sam" }\nasam = { method = "asam" }\n'
+    (tmp_path / "recipes" / "radii").mkdir(parents=True)
+    settings = TABLE.split("[columns]")[0].replace("epochs = 4", "epochs = 1")
+    (tmp_path / "recipes" / "radii" / "recipe.toml").write_text(f"{settings}{columns}[rows]\n{rows}")
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "radii", "--rows", "0.1"]) == 0
+    assert not drawings(load_recipe(tmp_path / "recipes", "radii"), tmp_path / "results")  # a point is no line
+    assert main(["reproduce", "radii"]) == 0
+    assert main(["figures", "--out", "images", "--page", "page.html"]) == 0
+    assert {path.name for path in (tmp_path / "images").iterdir()} == {"radii-accuracy.png", "radii-accuracy.svg"}
+    table, results = load_recipe(tmp_path / "recipes", "radii"), tmp_path / "results"
+    (drawing,) = drawings(table, results)
+    lines, level = drawing.draw.args
+    done = cells(table, records(results / "reproduction"))
+    assert lines == {c: {float(x.row): list(x.ours) for x in done if x.column == c} for c in ("sam", "asam")}
+    assert not level

@@ -67,6 +67,7 @@ def test_every_task_has_its_metrics(tmp_path, settings, name):
     done = record(run)
     assert score(done) == pytest.approx(100 * row[GLUE[name].metrics[0]])
     assert "development set" in done["metrics"]["set"]
+    assert {"transformers", "tokenizers"} < set(done["metrics"])
 
 
 @pytest.mark.parametrize("method", ["erm", "esam", "lets-sam", "lets-asam", "auto-sam"])
@@ -160,32 +161,6 @@ def test_clipping_at_a_norm_that_is_never_reached_changes_nothing(tmp_path, sett
     assert digest(runs[0].model) == digest(runs[1].model)
 
 
-def test_padding_changes_nothing(tmp_path, settings):
-    train, dev = small_sets(tmp_path, "mrpc")
-    run = Run(settings(), train, dev, "cpu")
-    *inputs, _ = run.source.batch(0, 0)
-    assert inputs[0].shape[1] % 8 == 0
-    more = [torch.nn.functional.pad(x, (0, 8)) for x in inputs]
-    run.model.eval()
-    torch.testing.assert_close(run.model(*more), run.model(*inputs), rtol=1e-4, atol=1e-5)
-
-
-def test_ready_made_masks_where_they_mean_the_same(tmp_path, bert, deberta, settings):
-    sets = small_sets(tmp_path, "mrpc")
-    decoder = save_gpt2(tmp_path / "gpt2")
-    ready = {}
-    for checkpoint in (bert, deberta, decoder):
-        model = Run(settings(model=checkpoint), *sets, "cpu").model
-        ready[checkpoint] = model.ready
-        *inputs, _ = Run(settings(model=checkpoint), *sets, "cpu").source.batch(0, 0)
-        model.eval()
-        outputs = model(*inputs)
-        model.ready = False
-        torch.testing.assert_close(model(*inputs), outputs, rtol=1e-4, atol=1e-5)
-    assert ready[bert]
-    assert not ready[decoder]
-
-
 def test_the_heads_are_drawn_by_the_seed(tmp_path, settings):
     sets = small_sets(tmp_path, "rte")
     heads = [Run(settings(data="rte", seed=seed), *sets, "cpu").model.model.classifier.weight for seed in (0, 0, 1)]
@@ -193,11 +168,21 @@ def test_the_heads_are_drawn_by_the_seed(tmp_path, settings):
     assert not torch.equal(heads[0], heads[2])
 
 
-def test_dropout_is_of_the_head_alone(deberta):
+def test_a_record_knows_the_weights_that_were_loaded(tmp_path, deberta, bert, settings):
+    sets = small_sets(tmp_path, "rte")
+    runs = [
+        Run(settings(data="rte", model=m, seed=s), *sets, "cpu") for m, s in ((deberta, 0), (deberta, 1), (bert, 0))
+    ]
+    before = [run.task.facts["encoder_weights"] for run in runs]
+    runs[0].epoch()
+    assert before[0] == before[1] == record(runs[0])["metrics"]["encoder_weights"]
+    assert before[0] != before[2]
+
+
+def test_dropout_is_directly_before_the_classifier(deberta):
     model = load_classifier(deberta, ("input_ids", "attention_mask"), 2, 0.15)
     shares = {name: m.p for name, m in model.model.named_modules() if isinstance(m, nn.Dropout)}
-    assert {share for name, share in shares.items() if not name.startswith("deberta")} == {0.15}
-    assert {share for name, share in shares.items() if name.startswith("deberta")} == {0.0}
+    assert {name: share for name, share in shares.items() if share} == {"dropout": 0.15}
 
 
 def test_long_sentences_are_cut_counted_and_told(tmp_path, settings, caplog):

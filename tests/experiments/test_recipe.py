@@ -1,11 +1,14 @@
 """Every recipe, every cell; what the paper published; bad recipes."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 import letsam
+from letsam.experiments.found import find
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
+from letsam.experiments.reproduce import cells
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 PAPER = {
@@ -18,6 +21,7 @@ PAPER = {
     "iwslt14": 5,
     "glue": 40,
 }
+RESULT = {"matthews": 0.6, "test_accuracy": 0.9, "pearson": 0.9}
 
 
 def test_every_table_of_the_paper():
@@ -121,6 +125,7 @@ def test_identity_and_scale():
     assert short.epochs == 20
     assert short.identity != training.identity
     assert training.scaled(1.0) == training
+    assert Training(warmup=2000).scaled(0.1).warmup == 200  # else the run might end in it
     with pytest.raises(ValueError, match="--scale is 0"):
         training.scaled(0)
 
@@ -223,3 +228,25 @@ def test_unknown_names(tmp_path):
 
 def test_every_method_of_the_paper_is_one_of_ours():
     assert set(load_recipe(FOLDER, "cifar10").rows) <= set(letsam.list_methods())
+
+
+@pytest.mark.parametrize("name", ["glue-minilm", "glue-mpnet"])
+def test_cells_of_another_encoder_are_labelled_and_not_compared(name):
+    table, paper = load_recipe(FOLDER, name), load_recipe(FOLDER, "glue")
+    assert "another encoder" in table.label
+    assert not paper.label
+    assert table.published == {cell: paper.published[cell] for cell in table.published}
+    assert len(table.published) == 20
+    done = {t.identity: {"training": {"data": t.data}, "result": RESULT} for _, _, t in (*table.runs(), *paper.runs())}
+    ours = {(cell.row, cell.column): cell for cell in cells(table, done)}
+    assert ours["sam", "mrpc"].paper == "90.36 ± 0.57"
+    assert {cell.difference for cell in ours.values()} == {"–"}
+    assert "–" not in {cell.difference for cell in cells(paper, done)}
+
+
+def test_shortened_runs_with_a_warm_up_are_found():
+    table = load_recipe(FOLDER, "multi30k")
+    short = table.cell("sam", "transformer", 0).scaled(0.1)
+    assert (short.epochs, short.warmup) == (6, 218)
+    (cell,) = find(table, {short.identity: {"training": asdict(short)}})
+    assert cell.label == "sam, 6 of 55 epochs"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_text import copy_pairs
 
 from letsam.cli import main
 from letsam.experiments import tables
@@ -25,6 +24,7 @@ from letsam.experiments.recipe import Figure, list_recipes, load_recipe
 from letsam.experiments.selection import chosen_device
 from letsam.experiments.training import TEXT
 from small_glue import save_deberta, small_sets
+from small_text import copy_pairs
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
@@ -243,3 +243,12 @@ def test_a_table_with_our_cells(place):
     assert erm == ["erm", "not run"]
     assert "(2)**, paper 90.00 ± 0.50, " in sam[1]
     assert "Runs: 2 of 4." in tables.headline(place / "recipes", place / "results" / "reproduction", "small")
+
+
+def test_published_cells_of_something_else(place):
+    paper = place / "recipes" / "small" / "paper.toml"
+    paper.write_text(f'label = "a larger network"\n{paper.read_text()}')
+    assert main(["reproduce", "small", "--rows", "sam"]) == 0
+    where = place / "recipes", place / "results" / "reproduction", "small"
+    assert tables.reproduction(*where)[2][1].endswith("(2)**, paper 90.00 ± 0.50")
+    assert tables.headline(*where).endswith("The paper's cells are of a larger network.")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import causal, sentences, trainer
 from trainer_ranks import SETTINGS
+
+from tiny import causal, sentences, trainer
 
 HERE = Path(__file__).parent
 
@@ -18,7 +19,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two-ranks")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += [HERE / "trainer_ranks.py", folder, "asam", "auto-sam"]
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

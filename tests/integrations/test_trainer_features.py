@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from tiny import SMALL, arguments, assert_same, bert, causal, logged, sentences, texts, trainer
 from torch import nn
 from transformers import (
     BartConfig,
@@ -21,6 +20,7 @@ from transformers import (
 
 import letsam
 from letsam.integrations.transformers import SharpnessAwareMixin, SharpnessAwareTrainer
+from tiny import SMALL, arguments, assert_same, bert, causal, logged, sentences, texts, trainer
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
@@ -142,20 +142,6 @@ def test_a_first_group_without_parameters(tmp_path):
     assert logged(made, "rho")
 
 
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        return iter(texts(8))
-
-
-def test_a_stream_with_a_radius_dataset(tmp_path):
-    free = {"every": 1, "gated": False, "bounds": (1e-5, 1.0)}
-    more = {"radius_dataset": texts(9, seed=7), "method_options": free, "arguments_": {"max_steps": 3}}
-    made = trainer(tmp_path, "auto-sam", train=Stream(), **more)
-    made.train()
-    assert made.held_out is None
-    assert logged(made, "rho")[0] != logged(made, "rho")[-1]
-
-
 class Table(list):
     """Like a datasets.Dataset: parts of it are made with select."""
 
@@ -221,11 +207,13 @@ def test_seq2seq(tmp_path):
     layers = {f"{side}_{what}": 1 for side in ("encoder", "decoder") for what in ("layers", "attention_heads")}
     sizes = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "max_position_embeddings": 16}
     model = BartForConditionalGeneration(BartConfig(vocab_size=40, **layers, **sizes))
-    settings = arguments(tmp_path, predict_with_generate=True, generation_max_length=8, kind=Seq2SeqTrainingArguments)
+    decoding = {"predict_with_generate": True, "generation_max_length": 8}
+    settings = arguments(tmp_path, num_train_epochs=8, **decoding, kind=Seq2SeqTrainingArguments)
     data = [{"input_ids": row["input_ids"], "labels": row["input_ids"].flip(0)} for row in texts(16)]
     made = Translator(model, settings, train_dataset=data, eval_dataset=data[:4], method="auto-sam")
+    before = made.evaluate(data)["eval_loss"]
     made.train()
-    assert logged(made, "loss")[-1] < logged(made, "loss")[0]
+    assert made.evaluate(data)["eval_loss"] < 0.9 * before  # of all the data: a batch's loss is mostly its noise
     assert made.predict(data[:4]).predictions.shape[0] == 4
 
 

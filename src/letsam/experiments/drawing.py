@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from ..measure import Surface, figures
@@ -9,6 +10,7 @@ from .found import Found, find
 from .panels import Drawing, panels, radii, series
 from .recipe import Figure, Table
 from .records import MEASURE, RUN, records
+from .reproduce import score
 from .study import STUDY
 from .study_drawing import study_drawings
 
@@ -16,13 +18,13 @@ LEARNED = ("lets-", "auto-")
 
 
 def drawings(table: Table, results: Path) -> list[Drawing]:
-    """All figures of a recipe that there are records for: that of a figure, radii of a table, the study's."""
+    """All figures of a recipe that there are records for: that of a figure, those of a table, the study's."""
     if table.name == STUDY:
         return study_drawings(table, results)
     runs = find(table, records(results / table.records))
     if not isinstance(table, Figure):
         learned = [cell for cell in runs if cell.training.method.startswith(LEARNED)]
-        return panels(table, learned, "radius", "radius by epoch", radii)
+        return [*_sensitivity(table, runs), *panels(table, learned, "radius", "radius by epoch", radii)]
     if table.kind == "loss-landscape":
         measured = find(table, records(results / "measures", MEASURE))
         flat = panels(table, measured, "surface", "training loss along two random directions", _surfaces, area=True)
@@ -40,6 +42,19 @@ def lacking(table: Figure, results: Path) -> str:
     missing = sum(run.identity not in have for run in runs)
     what = "measures" if measures else "full-length runs"
     return f"{missing} of {len(runs)} {what} are missing." if missing else ""
+
+
+def _sensitivity(table: Table, cells: list[Found]) -> list[Drawing]:
+    """Of a table whose rows are radii and nothing else, one figure: a line a column that has two of them or more."""
+    if any(set(settings) != {"rho"} for settings in table.rows.values()):
+        return []
+    lines: dict[str, dict[float, list[float]]] = {}
+    for cell in cells:
+        seeds = [score(record) for record in cell.records]
+        lines.setdefault(f"{cell.column}{cell.shortened}", {})[table.rows[cell.row]["rho"]] = seeds
+    lines = {label: points for label, points in lines.items() if len(points) > 1}
+    caption = "test accuracy against the radius"
+    return [Drawing(f"{table.name}-accuracy", caption, partial(figures.sensitivity, lines, {}))] if lines else []
 
 
 def _losses(cells: list[Found], path: Path) -> list[Path]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .recipe import Table, Training
-from .records import Record, training_of
-
-ByLength = dict[str, dict[int, Record]]
+from .records import Record
 
 
 @dataclass(frozen=True)
@@ -34,30 +32,17 @@ class Found:
 
 def find(table: Table, records: dict[str, Record]) -> list[Found]:
     """The cells of a recipe that have records, in its order."""
-    lengths = _by_length(records)
+    lengths = sorted({record["training"]["epochs"] for record in records.values()})
     places = [(row, column) for column in table.columns for row in table.rows if table.has(row, column)]
-    cells = [_cell(table, row, column, lengths) for row, column in places]
+    cells = [_cell(table, row, column, lengths, records) for row, column in places]
     return [cell for cell in cells if cell is not None]
 
 
-def _cell(table: Table, row: str, column: str, lengths: ByLength) -> Found | None:
+def _cell(table: Table, row: str, column: str, lengths: list[int], records: dict[str, Record]) -> Found | None:
     runs = [table.cell(row, column, seed) for seed in table.seeds_of(column)]
     whole = runs[0].epochs
-    there = [{n: r for n, r in lengths.get(_any_length(run), {}).items() if n <= whole} for run in runs]
-    longest = max((n for of_seed in there for n in of_seed), default=None)
-    if longest is None:
-        return None
-    return Found(row, column, runs[0], longest, tuple(of_seed[longest] for of_seed in there if longest in of_seed))
-
-
-def _by_length(records: dict[str, Record]) -> ByLength:
-    """Records by everything but the number of epochs, then by that."""
-    lengths: ByLength = {}
-    for record in records.values():
-        training = training_of(record)
-        lengths.setdefault(_any_length(training), {})[training.epochs] = record
-    return lengths
-
-
-def _any_length(training: Training) -> str:
-    return replace(training, epochs=1).identity
+    for epochs in (n for n in reversed(lengths) if n <= whole):
+        wanted = [run.scaled(epochs / whole).identity for run in runs]
+        if there := tuple(records[identity] for identity in wanted if identity in records):
+            return Found(row, column, runs[0], epochs, there)
+    return None

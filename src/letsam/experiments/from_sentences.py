@@ -1,4 +1,4 @@
-"""Batches of sentences that lie on the device as rows of tokens of one length: (inputs …, labels)."""
+"""Batches of sentences that lie on the device as rows of tokens, cut to one of a few lengths: (inputs …, labels)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
-from .data.encoded import Encoded
+from .data.encoded import Encoded, rounded
 from .data.sampler import batches, perm
 from .recipe import Training
 
@@ -21,7 +21,8 @@ class FromSentences:
     def __init__(self, training: Training, parts: tuple[Encoded, ...], test: Encoded, device: torch.device) -> None:
         self.steps = batches(min(training.batch, len(parts[0])), len(parts[0]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
-        self._orders: dict[int, tuple[int, Tensor]] = {}
+        self._edges = parts[-1].edges(min(training.batch, len(parts[-1])))  # of all: every stream has the same shapes
+        self._orders: dict[int, tuple[int, Tensor, list[int]]] = {}
 
     def batch(self, number: int, stream: int) -> Batch:
         """Batch `number` of a stream."""
@@ -30,8 +31,12 @@ class FromSentences:
         epoch, i = divmod(number, batches(size, len(part)))
         if self._orders.get(stream, (None,))[0] != epoch:
             # The whole order of an epoch at once: to fetch a batch's would make the host wait at every step.
-            self._orders[stream] = epoch, perm(2 * self._training.seed + stream, epoch, len(part), self._device)
-        return rows_of(part, self._orders[stream][1][i * size : (i + 1) * size])
+            order = perm(2 * self._training.seed + stream, epoch, len(part))
+            longest = [int(lengths.max()) for lengths in part.lengths[order].split(size)]
+            self._orders[stream] = epoch, order.to(self._device), longest
+        _, order, longest = self._orders[stream]
+        length = next(edge for edge in self._edges if edge >= longest[i])
+        return part.batch(order[i * size : (i + 1) * size], length)
 
     def test(self) -> Generator[Batch]:
         """The test examples in their order."""
@@ -41,12 +46,8 @@ class FromSentences:
         """Nothing is open."""
 
 
-def rows_of(encoded: Encoded, chosen: Tensor) -> Batch:
-    """Some examples as a batch."""
-    return *(rows[chosen] for rows in encoded.inputs.values()), encoded.labels[chosen]
-
-
 def in_order(encoded: Encoded) -> Generator[Batch]:
     """All examples, a batch after the other."""
-    for chosen in torch.arange(len(encoded), device=encoded.labels.device).split(TEST_BATCH):
-        yield rows_of(encoded, chosen)
+    for chosen in torch.arange(len(encoded)).split(TEST_BATCH):
+        length = min(encoded.width, rounded(int(encoded.lengths[chosen].max())))
+        yield encoded.batch(chosen.to(encoded.labels.device), length)

@@ -1,8 +1,9 @@
 """Recipes: a table of the paper as rows, columns and seeds of training runs, and what the paper published.
 
 `recipes/NAME/recipe.toml` has the settings all cells share ([train]), and what each column and each row changes
-(columns first, then rows); `paper.toml` beside it has the published cells, [mean, standard deviation]. A cell and a
-seed make a `Training`, whose identity is a hash of its settings: tables that share a run share its record.
+(columns first, then rows); `paper.toml` beside it has the published cells, [mean, standard deviation]; with a `label`
+they are of something else, which it names, and no difference to them is shown. A cell and a seed make a `Training`,
+whose identity is a hash of its settings: tables that share a run share its record.
 
 A column may have `seeds` of its own, a row `only = […]`, the columns it is in. `records = "…"` is the folder of
 results/ that its records go to, reproduction/ by default.
@@ -45,6 +46,8 @@ class Table:
     """The folder of results/ that its records are in."""
     search: dict[str, list[Any]] = field(default_factory=dict)
     """The values of every setting that a search tries."""
+    label: str = field(default="", kw_only=True)
+    """What the published cells are of, where it is not what is run here."""
 
     def cell(self, row: str, column: str, seed: int) -> Training:
         """The run of a cell."""
@@ -108,11 +111,10 @@ def load_recipe(folder: Path, name: str) -> Table:
     for row, settings in read["rows"].items():
         for column in settings.get("only", ()):
             one_of(f"{where}: a column of {row}", column, read["columns"])
-    published, records = _published(folder / name / "paper.toml", read), read.get("records", REPRODUCTION)
-    rest = read["columns"], read["rows"], published, records
-    table = Table(
-        name, read["title"], read["source"], tuple(read["seeds"]), read.get("train", {}), *rest, read.get("search", {})
-    )
+    published, label = _published(folder / name / "paper.toml", read)
+    facts = name, read["title"], read["source"], tuple(read["seeds"]), read.get("train", {})
+    rest = read["columns"], read["rows"], published, read.get("records", REPRODUCTION), read.get("search", {})
+    table = Table(*facts, *rest, label=label)
     _check_methods(table)
     return table
 
@@ -152,17 +154,18 @@ def _figure(folder: Path, name: str, read: Settings) -> Figure:
     return Figure(*facts, {}, columns, rows, {}, REPRODUCTION, {}, read["figure"], tables)
 
 
-def _published(path: Path, recipe: Settings) -> dict[tuple[str, str], tuple[float, float]]:
-    """The cells of paper.toml; a recipe of our own has none."""
+def _published(path: Path, recipe: Settings) -> tuple[dict[tuple[str, str], tuple[float, float]], str]:
+    """The cells of paper.toml and its label; a recipe of our own has none."""
     cells = {}
     where, read = f"{path.parent.name}/paper.toml", _toml(path) if path.exists() else {}
-    shape.kind(where, read, dict.fromkeys(read, dict))
+    label = read.pop("label", "")
+    shape.kind(where, {"label": label, **read}, {"label": str, **dict.fromkeys(read, dict)})
     for row, columns in read.items():
         for column, value in columns.items():
             if row not in recipe["rows"] or column not in recipe["columns"]:
                 raise ValueError(f"{where} has a cell {row}, {column} that the recipe has not")
             cells[row, column] = shape.cell(f"{where}: the cell {row}, {column}", value)
-    return cells
+    return cells, label
 
 
 def _training(where: str, train: Settings, column: Settings, row: Settings, seed: int) -> Training:

@@ -32,6 +32,8 @@ class Cell:
     column: str
     ours: tuple[float, ...]
     published: tuple[float, float] | None
+    comparable: bool = True
+    """Whether the published number is of the same thing."""
     partial: bool = False
     """Whether one of our runs saw a part of the set alone."""
 
@@ -40,19 +42,25 @@ class Cell:
         """96.52 ± 0.12 (3)"""
         if not self.ours:
             return "not run"
+        if lost := sum(not math.isfinite(score) for score in self.ours):
+            return f"not finite: {lost} of {len(self.ours)}"
         spread = f" ± {stdev(self.ours):.2f}" if len(self.ours) > 1 else ""
         return f"{mean(self.ours):.2f}{spread} ({len(self.ours)}){', a part of the set' if self.partial else ''}"
 
     @property
+    def paper(self) -> str:
+        """96.52 ± 0.12, or a dash."""
+        return "–" if self.published is None else f"{self.published[0]:.2f} ± {self.published[1]:.2f}"
+
+    @property
     def difference(self) -> str:
-        """Ours minus the paper's, where both are about the same set."""
-        if not self.ours or not self.published or self.partial:
-            return "–"
-        return f"{mean(self.ours) - self.published[0]:+.2f}"
+        """Ours minus the paper's, where both are about the same thing."""
+        known = self.ours and math.isfinite(mean(self.ours)) and self.comparable and not self.partial and self.published
+        return f"{mean(self.ours) - known[0]:+.2f}" if known else "–"
 
 
 def score(record: Record) -> float:
-    """What the table of a run shows; not a number if the run has none."""
+    """What the table of a run shows; nan if the weights were not finite, which a file says as null."""
     data, result = record["training"]["data"], record["result"]
     name = BLEU.get(data) or (GLUE[data].metrics[0] if data in GLUE else "test_accuracy")
     value = result.get(name)
@@ -66,7 +74,7 @@ def cells(table: Table, done: dict[str, Record], scale: float = 1.0) -> list[Cel
         runs = [table.cell(row, column, seed).scaled(scale).identity for seed in table.seeds_of(column)]
         there = [done[identity] for identity in runs if identity in done]
         ours, partial = tuple(map(score, there)), any(map(is_partial, there))
-        found.append(Cell(row, column, ours, table.published.get((row, column)), partial))
+        found.append(Cell(row, column, ours, table.published.get((row, column)), not table.label, partial))
     return found
 
 

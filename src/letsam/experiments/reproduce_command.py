@@ -124,9 +124,8 @@ def result_table(table: Table, cells: list[Cell], scale: float) -> RichTable:
     shown = RichTable(title=f"{table.title} ({table.source}){label}", title_justify="left")
     for heading in ("row", "column"):
         shown.add_column(heading)
-    for heading in ("ours (runs)", "paper", "difference"):
+    for heading in ("ours (runs)", f"paper: {table.label}" if table.label else "paper", "difference"):
         shown.add_column(heading, justify="right")
     for cell in cells:
-        paper = "–" if cell.published is None else f"{cell.published[0]:.2f} ± {cell.published[1]:.2f}"
-        shown.add_row(cell.row, cell.column, cell.text, paper, cell.difference)
+        shown.add_row(cell.row, cell.column, cell.text, cell.paper, cell.difference)
     return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -107,6 +108,7 @@ def _shown(cell: Cell, trials: list[tuple[Values, Record]]) -> RichTable:
     shown = RichTable(title=title + "chosen on the test or development set, so optimistic", title_justify="left")
     for heading in ("score", *cell.grid):
         shown.add_column(heading, justify="right")
-    for values, record in sorted(trials, key=lambda trial: -score(trial[1])):
-        shown.add_row(f"{score(record):.2f}", *(str(values[name]) for name in cell.grid))
+    scored = [(score(record), values) for values, record in trials]
+    for found, values in sorted(scored, key=lambda trial: (math.isnan(trial[0]), -trial[0])):
+        shown.add_row(f"{found:.2f}", *(str(values[name]) for name in cell.grid))
     return shown

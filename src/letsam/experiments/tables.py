@@ -29,7 +29,8 @@ def headline(recipes: Path, results: Path, name: str) -> str:
     """What a table is, and how many of its runs there are."""
     table, have = load_recipe(recipes, name), records(results)
     runs = [training.identity for _, _, training in table.runs()]
-    return f"{table.title} ({table.source}). Runs: {sum(run in have for run in runs)} of {len(runs)}."
+    label = f" The paper's cells are of {table.label}." if table.label else ""
+    return f"{table.title} ({table.source}). Runs: {sum(run in have for run in runs)} of {len(runs)}.{label}"
 
 
 def shortened(table: Table, results: Path) -> Short:
@@ -59,10 +60,10 @@ def choices(recipes: Path) -> Rows:
 
 def _text(cell: Cell, shortened: str) -> str:
     """**96.48 (1)**, paper 96.52 ± 0.12, −0.04"""
-    paper = "" if cell.published is None else f"paper {cell.published[0]:.2f} ± {cell.published[1]:.2f}"
+    paper = "" if cell.published is None else f"paper {cell.paper}"
     if not cell.ours:
         return "; ".join(part for part in (shortened, paper) if part) or "not run"
-    return ", ".join(part for part in (f"**{cell.text}**", paper, cell.difference if paper else "") if part)
+    return ", ".join(part for part in (f"**{cell.text}**", paper, cell.difference.strip("–")) if part)
 
 
 def _mean(values: list[float | None]) -> str:

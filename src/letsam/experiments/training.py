@@ -150,10 +150,11 @@ class Training:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def scaled(self, scale: float) -> Training:
-        """The same with fewer epochs: another run, with another identity."""
+        """The same with fewer epochs and as much less of a warm-up: another run, with another identity."""
         if not 0 < scale <= 1:
             raise ValueError(f"--scale is {scale}; give a number above 0, at most 1")
-        return replace(self, epochs=max(1, round(scale * self.epochs)))
+        epochs = max(1, round(scale * self.epochs))
+        return replace(self, epochs=epochs, warmup=round(self.warmup * epochs / self.epochs))
 
     def __str__(self) -> str:
         noise = f", {100 * self.noise:g} % noise" if self.noise else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -47,11 +48,13 @@ class TranslationTask:
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, autocast: torch.dtype | None, last: bool) -> dict[str, float]:
-        """Loss a token without smoothing; at last the scores of the translations."""
+        """Loss a token without smoothing; at last the scores of the translations, nan if the loss is not finite."""
         with torch.autocast(self._device.type, autocast, enabled=autocast is not None):
             found = {"test_loss": self._loss(model)}
             if not last:
                 return found
+            if not math.isfinite(found["test_loss"]):  # a search among such numbers would find some words
+                return dict.fromkeys(self.metrics, math.nan)
             assert isinstance(model, Translator)
             translations = self.translations(model)
         scores, signatures = bleu.score(self._training.data, translations, self._test.references)

@@ -16,8 +16,6 @@ from ..experiments.reproduce import Cell, cells
 from ..files import write
 from .page import _asset
 
-HEADINGS = ("", "ours (runs)", "paper", "difference")
-
 
 @dataclass(frozen=True)
 class Section:
@@ -58,20 +56,20 @@ def _section(section: Section, done: dict[str, Record], results: Path, images: P
     else:
         short = tables.shortened(table, results / table.records)
         found = cells(table, done)
-        body = f'<div class="grid">{"".join(_column(column, found, short) for column in table.columns)}</div>'
+        body = f'<div class="grid">{"".join(_column(table, column, found, short) for column in table.columns)}</div>'
     drawn = "".join(_figure(drawing, images) for drawing in section.drawings)
     note = f'<p class="note">{escape(section.missing)}</p>' if section.missing else ""
     head = f"<h2>{escape(table.title)}</h2><p class='note'>{escape(table.name)}: {escape(table.source)}.</p>"
     return f'<section id="{escape(table.name)}">{head}{body}<div class="grid drawn">{drawn}</div>{note}</section>'
 
 
-def _column(column: str, found: list[Cell], short: tables.Short) -> str:
+def _column(table: Table, column: str, found: list[Cell], short: tables.Short) -> str:
     """Ours, the paper's and the difference, for the rows of a column."""
     rows = []
     for cell in (cell for cell in found if cell.column == column):
-        paper = "–" if cell.published is None else f"{cell.published[0]:.2f} ± {cell.published[1]:.2f}"
-        rows.append([cell.row, short.get((cell.row, column), cell.text), paper, cell.difference])
-    return f'<div class="card scroll"><h3>{escape(column)}</h3>{_table([list(HEADINGS), *rows])}</div>'
+        rows.append([cell.row, short.get((cell.row, column), cell.text), cell.paper, cell.difference])
+    headings = ["", "ours (runs)", f"paper: {table.label}" if table.label else "paper", "difference"]
+    return f'<div class="card scroll"><h3>{escape(column)}</h3>{_table([headings, *rows])}</div>'
 
 
 def _flatness(table: Figure, results: Path) -> str:

@@ -6,7 +6,9 @@ by its whole name or the last part of it, so that a recipe names no folder of a 
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +17,67 @@ from torch import Tensor, nn
 
 CHECKPOINTS = "LETSAM_CHECKPOINTS"
 MASK = "attention_mask"
+READY: dict[str, Callable[[Tensor], Tensor]] = {
+    "boolean": lambda mask: mask.bool(),
+    "additive": lambda mask: (1.0 - mask) * torch.finfo(torch.float32).min,
+}
+"""The ready-made masks that models of transformers understand: one kind, the other, or neither."""
+POOLER = "pooler"
+"""The layer of an encoder that pretraining may leave out, and fine-tuning then draws anew."""
+log = logging.getLogger("letsam")
 
 
 class Classifier(nn.Module):
     """Takes the inputs in the order of `names`, returns logits; of one class the scores, (rows,).
 
     Given a mask (rows, length), the models of transformers look at its values to find out whether they can do without,
-    and the host waits for the device. Those that take it ready-made, (rows, 1, 1, length), do not look; `ready` says
-    that this is one of them.
+    and the host waits for the device. Those that take it ready-made, (rows, 1, 1, length), do not look; `ready` names
+    the kind that this one takes, and is empty if there is none.
     """
 
-    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+    def __init__(self, model: Any, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.names, self.ready = model, names, False
+        self.model: Any = model
+        self.names, self.ready = names, ""
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The logits in the type of the pass."""
         named = dict(zip(self.names, inputs, strict=True))
         if self.ready:
-            named[MASK] = named[MASK].bool()[:, None, None, :]
+            named[MASK] = READY[self.ready](named[MASK])[:, None, None, :]
         logits: Tensor = self.model(**named).logits
         return logits.squeeze(1) if logits.shape[1] == 1 else logits
+
+    def check(self, checkpoint: str, largest: int, length: int) -> None:
+        """ValueError if the weights have no row for a token or a position: on a GPU the process would be lost by it."""
+        words = self.model.get_input_embeddings().num_embeddings
+        if largest >= words:
+            raise ValueError(
+                f"the tokenizer of {checkpoint} says {largest}, and its weights know {words} tokens; get the "
+                "checkpoint anew, they belong to two"
+            )
+        for name, layer in self.model.named_modules():
+            if name.endswith("position_embeddings") and isinstance(layer, nn.Embedding):
+                # The models that number positions after the padding token lose those up to it.
+                most = layer.num_embeddings - (0 if layer.padding_idx is None else layer.padding_idx + 1)
+                if length > most:
+                    raise ValueError(f"{checkpoint} reads {most} tokens, and rows have {length}; set length = {most}")
 
     @torch.no_grad()
     def try_ready(self, *inputs: Tensor) -> None:
         """Use ready-made masks if the model says the same with them; others of transformers would misunderstand."""
-        was, self.ready = self.training, False
+        was, self.ready = self.training, ""
         self.eval()
-        try:
-            plain = self(*inputs)
-            self.ready = True
-            if not torch.allclose(self(*inputs), plain, rtol=1e-4, atol=1e-4):
-                self.ready = False
-        except (ValueError, RuntimeError, IndexError, TypeError):
-            self.ready = False
+        plain = self(*inputs)
+        self.ready = next((kind for kind in READY if self._agrees(kind, inputs, plain)), "")
         self.train(was)
+
+    def _agrees(self, kind: str, inputs: tuple[Tensor, ...], plain: Tensor) -> bool:
+        self.ready = kind
+        try:
+            return torch.allclose(self(*inputs), plain, rtol=1e-4, atol=1e-4)
+        except (ValueError, RuntimeError, IndexError, TypeError):
+            return False
 
 
 def load_tokenizer(checkpoint: str) -> Any:
@@ -62,13 +90,15 @@ def load_tokenizer(checkpoint: str) -> Any:
 
 def load_classifier(checkpoint: str, names: tuple[str, ...], classes: int, dropout: float | None) -> Classifier:
     """The checkpoint with a fresh head of so many classes, drawn from torch's random state; in float32."""
-    model = _loaded(
+    model, info = _loaded(
         "AutoModelForSequenceClassification",
         checkpoint,
         num_labels=classes,
         dtype=torch.float32,
         ignore_mismatched_sizes=True,
+        output_loading_info=True,
     )
+    _check_encoder(model.base_model_prefix, checkpoint, info)
     if dropout is not None:
         _set_dropout(model, checkpoint, dropout)
     return Classifier(model, names)
@@ -92,19 +122,32 @@ def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
     transformers.logging.disable_progress_bar()
     try:
         return getattr(transformers, kind).from_pretrained(place_of(checkpoint), **options)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except Exception as error:  # broken files raise what they like: the errors of safetensors and tokenizers are plain
         reason = " ".join(str(error).split())[:120]
         raise ValueError(
-            f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); give a model of the Hugging Face hub, its "
-            f"folder, or put it into ${CHECKPOINTS}"
+            f"the checkpoint {checkpoint!r} cannot be loaded ({reason}…); get it anew, give a model of the "
+            f"Hugging Face hub or its folder, or put it into ${CHECKPOINTS}"
         ) from None
 
 
+def _check_encoder(prefix: str, checkpoint: str, info: dict[str, Any]) -> None:
+    """ValueError if weights of the encoder were not in the files and were drawn instead: only a head may be."""
+    drawn = [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]
+    inside = sorted(name for name in drawn if name.startswith(f"{prefix}."))
+    lost = [name for name in inside if not name.startswith(f"{prefix}.{POOLER}.")]
+    if lost:
+        raise ValueError(
+            f"the checkpoint {checkpoint!r} lacks {len(lost)} weights of its encoder, such as {lost[0]}, or has them "
+            "in another size; get the checkpoint anew, or correct its config.json"
+        )
+    if inside:
+        log.warning("%s: %d weights of its pooler are not in it and start at random", checkpoint, len(inside))
+
+
 def _set_dropout(model: Any, checkpoint: str, share: float) -> None:
-    """Of the head alone, the layers after the encoder."""
+    """Of the layer directly before the classifier, the last one after the encoder: DeBERTa's pooler has its own."""
     inside = set(model.base_model.modules())
     layers = [m for m in model.modules() if isinstance(m, nn.Dropout) and m not in inside]
     if not layers:
         raise ValueError(f"the classifier of {checkpoint} has no dropout; leave the setting away")
-    for layer in layers:
-        layer.p = share
+    layers[-1].p = share

@@ -28,7 +28,8 @@ def countable(dataset: Any) -> bool:
 class Batches:
     """Batch i of an endless sequence of shuffled epochs, a function of (seed, i): there is no position to save.
 
-    What a collator draws at random (masked words) is a function of them too, and the run's own draws stay the same.
+    What a collator draws from torch's random state (masked words) is a function of them too, and the run's own draws
+    stay the same; one that draws from Python's or NumPy's takes its draws from the run's.
     """
 
     def __init__(self, dataset: Sequence[Any], collate: Callable[[list[Any]], Any], size: int, seed: int) -> None:

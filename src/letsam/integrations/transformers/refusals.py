@@ -36,7 +36,8 @@ def _cases(trainer: Any, method: SharpnessAware) -> Iterator[tuple[bool, str]]:
         "DataParallel is not supported: launch with torchrun, or set CUDA_VISIBLE_DEVICES=0",
     )
     yield kind not in _DDP, f"{kind.value} is not supported: use one process, or launch with torchrun"
-    own = trainer.is_distributed_loading_by_transformers or trainer.accelerator.parallelism_config is not None
+    own = getattr(trainer, "is_distributed_loading_by_transformers", False)  # since transformers 5.19
+    own = own or getattr(trainer.accelerator, "parallelism_config", None) is not None
     yield own or trainer.is_model_parallel, "a model that is split over devices is not supported: load it on one"
     yield args.torch_compile, "torch_compile is not supported: set torch_compile=False"
     yield isinstance(trainer.optimizer, SharpnessAware), "optimizers= has a SharpnessAware: pass its .base, and method="

@@ -30,6 +30,8 @@ from .refusals import check_base, check_trainer
 
 RECORD = "letsam.json"
 log = logging.getLogger("letsam")
+MicroBatch = tuple[Any, Any, int]
+"""Inputs, the items that the loss is divided by, and else the number of micro-batches: by what Trainer saw with it."""
 _Trainer: Any = object  # what comes after the mixin; Any, since its attributes are not known here
 
 
@@ -61,8 +63,8 @@ class SharpnessAwareMixin(_Trainer):
             self._hold_out(held_out)
         elif radius_dataset is not None or held_out is not None:
             raise ValueError(f"{method} learns no radius: leave radius_dataset and held_out away, or use auto-{method}")
-        self._micro_batches: list[tuple[Any, Any]] = []
-        self._batch: list[tuple[Any, Any]] = []
+        self._micro_batches: list[MicroBatch] = []
+        self._batch: list[MicroBatch] = []
         self.add_callback(_Hooks(self))
 
     @property
@@ -70,9 +72,14 @@ class SharpnessAwareMixin(_Trainer):
         """The optimizer, without accelerate's wrapper; `sharpness_aware.last` is the report of the last step."""
         return getattr(self.optimizer, "optimizer", self.optimizer)
 
-    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+    def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
+        """Trainer's; the state has the steps of the run from here on, which transformers 5.0 would say too late."""
+        self.state.max_steps = num_training_steps
+        super().create_optimizer_and_scheduler(num_training_steps)
+
+    def create_optimizer(self, *model: Any) -> Optimizer:
         """Trainer's optimizer with the method around it."""
-        base = super().create_optimizer(model)
+        base = super().create_optimizer(*model)  # the first versions of transformers 5 take no model
         if not isinstance(self.sharpness_aware, SharpnessAware):
             check_base(base)
             self.optimizer: Any = self._create(base, model=self.model, total_steps=self.state.max_steps)
@@ -80,7 +87,7 @@ class SharpnessAwareMixin(_Trainer):
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Collect; with the last micro-batch of a step, leave its gradient in `.grad`. Returns the clean loss."""
-        self._micro_batches.append((inputs, num_items_in_batch))
+        self._micro_batches.append((inputs, num_items_in_batch, self.current_gradient_accumulation_steps))
         if not self.accelerator.sync_gradients:
             return torch.zeros((), device=self.args.device)
         self._batch, self._micro_batches = self._micro_batches, []
@@ -91,11 +98,12 @@ class SharpnessAwareMixin(_Trainer):
         self._hand_over(model, report["skipped"])
         return loss
 
-    def _pass(self, model: nn.Module, batch: list[tuple[Any, Any]]) -> Tensor:
+    def _pass(self, model: nn.Module, batch: list[MicroBatch]) -> Tensor:
         """Forward and backward over every micro-batch as Trainer does it; ranks exchange gradients at the last one."""
         clear_gradients(model)
         losses = []
-        for i, (inputs, num_items) in enumerate(batch, 1):
+        for i, (inputs, num_items, parts) in enumerate(batch, 1):
+            self.current_gradient_accumulation_steps = parts
             with nullcontext() if i == len(batch) else self.accelerator.no_sync(model):
                 losses.append(super().training_step(model, inputs, num_items))
         if (scaler := self.accelerator.scaler) is not None:
@@ -164,13 +172,13 @@ class SharpnessAwareMixin(_Trainer):
     def _data_seed(self) -> int:
         return self.args.seed if self.args.data_seed is None else self.args.data_seed
 
-    def _radius_batch(self, n: int) -> list[tuple[Any, Any]]:
+    def _radius_batch(self, n: int) -> list[MicroBatch]:
         """n held-out micro-batches for this rank, found by the number of the step."""
         args = self.args
         first = self.state.global_step * args.gradient_accumulation_steps
         drawn = (self._radius_batches[(first + k) * args.world_size + args.process_index] for k in range(n))
         batches, num_items = self.get_batch_samples(drawn, n, args.device)
-        return [(inputs, num_items) for inputs in batches]
+        return [(inputs, num_items, n) for inputs in batches]
 
     @property
     def _record(self) -> dict[str, Any]:

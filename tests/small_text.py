@@ -16,7 +16,7 @@ def sentences(n, words, seed, longest=6):
     return [" ".join(draw.choice(words) for _ in range(draw.randint(2, longest))) for _ in range(n)]
 
 
-def copy_pairs(counts=(600, 40, 60), words=24, seed=0, longest=6):
+def copy_pairs(counts=(600, 40, 60), words=24, seed=0, longest=6, device="cpu"):
     """(training pairs, test pairs) of a copy task through the real code: vocabulary, tensors, loading."""
     known = ["".join(letters) for letters in product("bdfgk", "aeiou", "lmnrst")][:: max(1, 150 // words)][:words]
     texts = {
@@ -24,7 +24,7 @@ def copy_pairs(counts=(600, 40, 60), words=24, seed=0, longest=6):
         for i, (split, n) in enumerate(zip(("train", "valid", "test"), counts, strict=True))
     }
     named, facts = make(CORPORA["multi30k"], Parallel(texts, dict.fromkeys(texts, 0), {"kind": "a test"}))
-    return from_tensors(named, facts["vocabulary"], "cpu")
+    return from_tensors(named, facts["vocabulary"], device)
 
 
 def random_tokens(rows, length, vocabulary, seed=0):

@@ -1,0 +1,147 @@
+"""Checkpoints with something wrong in them: one line that says what, never a random encoder that trains in silence."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from letsam.experiments.models.classifier import load_classifier
+from letsam.experiments.recipe import Training
+from letsam.experiments.sentence_task import SentenceTask
+from small_glue import save_bert, save_tokenizer, small_sets
+
+pytest.importorskip("transformers")
+NAMES = ("input_ids", "token_type_ids", "attention_mask")
+
+
+@pytest.fixture
+def bert(tmp_path):
+    return save_bert(tmp_path / "bert")
+
+
+def edit_weights(checkpoint, change):
+    path = f"{checkpoint}/model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def edit_config(checkpoint, name="config.json", **changes):
+    path = Path(checkpoint, name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        (lambda weights: {name: w for name, w in weights.items() if "encoder.layer.1." not in name}, 16),
+        (lambda weights: {f"other.{name}": w for name, w in weights.items()}, 37),
+    ],
+)
+def test_missing_weights_of_the_encoder(bert, change, count):
+    edit_weights(bert, change)
+    with pytest.raises(ValueError, match=rf"lacks {count} weights of its encoder, such as bert\.\S+, .*get the check"):
+        load_classifier(bert, NAMES, 2, None)
+
+
+def test_weights_of_another_size(bert):
+    edit_config(bert, intermediate_size=48)
+    with pytest.raises(ValueError, match="lacks 6 weights of its encoder"):
+        load_classifier(bert, NAMES, 2, None)
+
+
+def test_a_pooler_may_be_missing_and_is_counted(bert, caplog):
+    edit_weights(bert, lambda weights: {name: w for name, w in weights.items() if "pooler" not in name})
+    with caplog.at_level(logging.WARNING, "letsam"):
+        load_classifier(bert, NAMES, 2, None)
+    assert "2 weights of its pooler are not in it" in caplog.text
+
+
+def test_a_whole_checkpoint_says_nothing_and_a_head_of_other_classes_is_drawn(bert, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "letsam"):
+        load_classifier(bert, NAMES, 2, None).model.save_pretrained(tmp_path / "of two")
+        assert load_classifier(str(tmp_path / "of two"), NAMES, 3, None).model.classifier.out_features == 3
+    assert not caplog.text
+
+
+def cut_file(checkpoint):
+    path = Path(checkpoint, "model.safetensors")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def break_tokenizer(checkpoint):
+    Path(checkpoint, "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "Nope"}}')
+
+
+def forget_words(checkpoint):
+    edit_config(checkpoint, vocab_size=6)
+    edit_weights(checkpoint, lambda weights: _first(weights, "embeddings.word_embeddings.weight", 6))
+
+
+def forget_positions(checkpoint):
+    edit_config(checkpoint, max_position_embeddings=8)
+    edit_weights(checkpoint, lambda weights: _first(weights, "embeddings.position_embeddings.weight", 8))
+
+
+def _first(weights, name, rows):
+    return weights | {name: weights[name][:rows].clone()}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (cut_file, r"the checkpoint .* cannot be loaded .*LETSAM_CHECKPOINTS"),
+        (break_tokenizer, r"the checkpoint .* cannot be loaded .*LETSAM_CHECKPOINTS"),
+        (forget_words, r"says 14, and its weights know 6 tokens"),
+        (forget_positions, r"bert reads 8 tokens, and rows have 16; set length = 8"),
+    ],
+)
+def test_files_that_do_not_fit(bert, tmp_path, spoil, line):
+    spoil(bert)
+    with pytest.raises(ValueError, match=line) as error:
+        task(bert, tmp_path).model()
+    assert "\n" not in str(error.value)
+
+
+def test_positions_that_are_counted_after_the_padding_token(tmp_path):
+    from transformers import RobertaConfig, RobertaModel
+
+    size = save_tokenizer(tmp_path / "roberta")
+    config = RobertaConfig(
+        vocab_size=size,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        pad_token_id=0,
+    )
+    RobertaModel(config).save_pretrained(tmp_path / "roberta")
+    with pytest.raises(ValueError, match="reads 15 tokens, and rows have 16; set length = 15"):
+        task(str(tmp_path / "roberta"), tmp_path).model()
+    task(str(tmp_path / "roberta"), tmp_path, length=15).model()
+
+
+def test_rows_are_filled_up_where_the_tokenizer_does_it(tmp_path):
+    """XLNet reads the class off the last token."""
+    from transformers import XLNetConfig, XLNetModel
+
+    folder = tmp_path / "xlnet"
+    size = save_tokenizer(folder)
+    edit_config(folder, "tokenizer_config.json", padding_side="left")
+    XLNetModel(XLNetConfig(vocab_size=size, d_model=16, n_layer=2, n_head=2, d_inner=32)).save_pretrained(folder)
+    found = task(str(folder), tmp_path)
+    ids, types, mask, _ = found.source.batch(0, 0)
+    assert not mask.all()
+    assert torch.equal(mask.bool(), ids != 0)
+    assert mask[:, -1].all()
+    model = found.model().eval()
+    alone = [model(*(x[None, real.bool()] for x in row)) for *row, real in zip(ids, types, mask, mask, strict=True)]
+    torch.testing.assert_close(model(ids, types, mask), torch.cat(alone), rtol=1e-4, atol=1e-5)
+
+
+def task(checkpoint, folder, length=128):
+    """Of MRPC, with pairs of 16 tokens at most."""
+    training = Training(data="mrpc", model=checkpoint, batch=4, length=length)
+    return SentenceTask(training, *small_sets(folder, "mrpc"), torch.device("cpu"))
