@@ -236,10 +236,10 @@ def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
     with held() as stop:
         while len(run.rows) < run.training.epochs and not stop:
             row = run.advance()
+            if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+                save_checkpoint(checkpoint, run.state_dict())  # also inside an epoch: one of ImageNet takes long
+                saved = time.monotonic()
             if row is not None:
-                if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
-                    save_checkpoint(checkpoint, run.state_dict())
-                    saved = time.monotonic()
                 tell(row)
         if stop:
             save_checkpoint(checkpoint, run.state_dict())
