@@ -31,7 +31,7 @@ CURVES = (
         "train_loss",
         "Training loss",
         "log",
-        "Mean of the epoch, on the labels trained with, noise included.",
+        "Mean of the epoch, on the labels trained with; logarithmic.",
     ),
     ("gap", "Generalization gap", "", "Test loss − mean training loss of the epoch; the test labels have no noise."),
     ("rho", "Radius ρ", "log", "How far the perturbation reaches; logarithmic."),
