@@ -11,7 +11,8 @@ from letsam.cli import main
 from letsam.experiments import tables
 from letsam.experiments.drawing import drawings
 from letsam.experiments.recipe import load_recipe
-from letsam.experiments.reproduce import cells, records
+from letsam.experiments.records import records
+from letsam.experiments.reproduce import cells
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 FIGURES = ("convergence", "generalization-gap", "loss-landscape")

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_text import copy_pairs
 
 from letsam.experiments.data.hashes import label_hash, pixel_hash
 from letsam.experiments.data.images import load
@@ -12,6 +11,7 @@ from letsam.experiments.recipe import Training
 from letsam.experiments.reproduce import Cell
 from letsam.experiments.seen import seen
 from letsam.experiments.source import in_colour, parts
+from small_text import copy_pairs
 
 TRAINING = Training(data="digits", model="small-cnn", noise=0.4, images=200, seed=3)
 
@@ -52,6 +52,6 @@ def test_another_pixel_or_word_is_another_hash():
     ("partial", "text", "difference"), [(False, "70.00 (1)", "-7.00"), (True, "70.00 (1), a", "–")]
 )
 def test_a_part_of_a_set_is_not_put_beside_the_paper_without_a_mark(partial, text, difference):
-    cell = Cell("sam", "resnet50", (70.0,), (77.0, 0.1), partial)
+    cell = Cell("sam", "resnet50", (70.0,), (77.0, 0.1), partial=partial)
     assert cell.text.startswith(text)
     assert cell.difference == difference
