@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_text import SHAPE, copy_pairs, sentences
 
 from letsam.cli import main
 from letsam.experiments import bleu
@@ -19,6 +18,7 @@ from letsam.experiments.models import TRANSLATORS, digest
 from letsam.experiments.plan import steps_per_epoch
 from letsam.experiments.recipe import Training
 from letsam.experiments.reproduce import record, score
+from small_text import SHAPE, copy_pairs, sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 

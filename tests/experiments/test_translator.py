@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from small_text import random_tokens
 from torch.nn.functional import cross_entropy, log_softmax
 
 import letsam
@@ -16,6 +15,7 @@ from letsam.experiments.data.bpe import BOS, EOS, PAD
 from letsam.experiments.models import TRANSLATORS, count, create_translator
 from letsam.experiments.models.translator import Translator, places
 from letsam.experiments.smoothing import token_loss
+from small_text import random_tokens
 
 
 def small(vocabulary=11, seed=0, **options):

@@ -6,11 +6,11 @@ torch's clipping of the final gradient alone, a schedule.
 
 import pytest
 import torch
-from tiny import METHODS, assert_same, causal, logged, sentences, trainer
 from torch import nn
 
 import letsam
 from letsam.integrations.transformers import SharpnessAwareTrainer
+from tiny import METHODS, assert_same, causal, logged, sentences, trainer
 
 STEPS, MICRO, SEED = 4, 2, 3
 

@@ -6,12 +6,12 @@ import sys
 import pytest
 import torch
 from accelerate.utils import DistributedType
-from tiny import arguments, bert, texts
 from transformers import Trainer
 
 import letsam
 from letsam.integrations.transformers import SharpnessAwareTrainer
 from letsam.integrations.transformers.refusals import check_base
+from tiny import arguments, bert, texts
 
 
 class Stream(torch.utils.data.IterableDataset):

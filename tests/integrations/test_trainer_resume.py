@@ -4,8 +4,9 @@ import json
 
 import pytest
 import torch
-from tiny import Interrupt, assert_same, bert, logged, texts, trainer
 from transformers import Trainer
+
+from tiny import Interrupt, assert_same, bert, logged, texts, trainer
 
 SETTINGS = {"num_train_epochs": 2, "save_strategy": "steps", "save_steps": 1}
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import AutocastKwargs
-from tiny import assert_same, bert, logged, trainer
 
 from letsam.integrations.transformers import SharpnessAwareTrainer
+from tiny import assert_same, bert, logged, trainer
 
 SETTINGS = {"gradient_accumulation_steps": 2, "max_grad_norm": 1.0, "max_steps": 5}
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
 from tiny import causal, sentences, trainer
 
 SETTINGS = {"gradient_accumulation_steps": 2, "max_grad_norm": 1.0, "train_sampling_strategy": "sequential"}
