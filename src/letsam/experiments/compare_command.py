@@ -69,7 +69,8 @@ def _folder(command: Compare, name: str, console: Console) -> tuple[Path, Config
     if not command.resume:
         config = command.config.resolved()
         check_methods(config)
-        load(config.data, None, "cpu")  # if it is not there, say so before anything is written
+        _device(command, config)  # this and the set, if they are not there, are told before anything is written
+        load(config.data, None, "cpu")
         return folders.create(command.out, name, config, command.overwrite), config
     folder, config = folders.reopen(command.out, name)
     _refuse_other_settings(command.config, config)
