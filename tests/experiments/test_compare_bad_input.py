@@ -48,7 +48,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--data", "cifar10"], "run letsam data cifar10 first"),
         (["--data", "cifar10", "--model", "small-cnn"], "small-cnn does not read cifar10"),
         (["--images", "5000"], "1000"),
-        (["--device", "tpu"], "--device is tpu"),
+        (["--device", "tpu"], "--device is 'tpu'"),
     ],
 )
 def test_one_line_and_nothing_written(
