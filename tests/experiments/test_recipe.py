@@ -1,6 +1,6 @@
 """Every recipe, every cell; what the paper published; bad recipes."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +125,10 @@ def test_identity_and_scale():
     assert short.epochs == 20
     assert short.identity != training.identity
     assert training.scaled(1.0) == training
+    long = replace(training, epochs=50, average=10, warmup=100)
+    assert (long.scaled(0.2).average, long.scaled(0.2).warmup, long.scaled(0.01).average) == (2, 20, 1)
+    with pytest.raises(ValueError, match="average is 10, and there are 9 epochs"):
+        replace(long, epochs=9)
     assert Training(warmup=2000).scaled(0.1).warmup == 200  # else the run might end in it
     with pytest.raises(ValueError, match="--scale is 0"):
         training.scaled(0)

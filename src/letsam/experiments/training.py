@@ -95,6 +95,8 @@ class Training:
         for name in ("rho", "weight_decay", "warmup", "average", "clip", "seed"):
             if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 or a positive number")
+        if self.average > self.epochs:
+            raise ValueError(f"average is {self.average}, and there are {self.epochs} epochs; give as many at most")
         for name in ("noise", "label_smoothing", "ema", "beta2", "back", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
@@ -150,11 +152,13 @@ class Training:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def scaled(self, scale: float) -> Training:
-        """The same with fewer epochs and as much less of a warm-up: another run, with another identity."""
+        """The same with fewer epochs, as much less of a warm-up and of an average: another run, another identity."""
         if not 0 < scale <= 1:
             raise ValueError(f"--scale is {scale}; give a number above 0, at most 1")
         epochs = max(1, round(scale * self.epochs))
-        return replace(self, epochs=epochs, warmup=round(self.warmup * epochs / self.epochs))
+        share = epochs / self.epochs
+        average = max(1, round(share * self.average)) if self.average else 0
+        return replace(self, epochs=epochs, warmup=round(share * self.warmup), average=average)
 
     def __str__(self) -> str:
         noise = f", {100 * self.noise:g} % noise" if self.noise else ""
