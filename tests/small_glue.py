@@ -99,19 +99,27 @@ def save_tokenizer(folder, longest=64, pad=True):
     return len(vocabulary)
 
 
+def save_encoder(folder, kind, pad=True, **settings):
+    """A small encoder of a kind of transformers, Bert or Roberta, with random weights that are always the same."""
+    import torch
+    import transformers
+
+    vocabulary = save_tokenizer(folder, pad=pad)
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=vocabulary, **settings)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+    return str(folder)
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
 def save_deberta(folder, dropout=0.0):
     """DeBERTa's architecture as the base has it, but for the size."""
-    import torch
-    from transformers import DebertaConfig, DebertaModel
-
-    vocabulary = save_tokenizer(folder)
-    torch.manual_seed(0)
-    config = DebertaConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
+    return save_encoder(
+        folder,
+        "Deberta",
+        **SMALL,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         max_position_embeddings=64,
@@ -122,57 +130,18 @@ def save_deberta(folder, dropout=0.0):
         pooler_dropout=0,
         pooler_hidden_size=16,
     )
-    DebertaModel(config).save_pretrained(folder)
-    return str(folder)
 
 
 def save_bert(folder):
-    import torch
-    from transformers import BertConfig, BertModel
-
-    vocabulary = save_tokenizer(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    BertModel(config).save_pretrained(folder)
-    return str(folder)
+    return save_encoder(folder, "Bert", **SMALL, max_position_embeddings=64)
 
 
 def save_mpnet(folder):
-    import torch
-    from transformers import MPNetConfig, MPNetModel
-
-    vocabulary = save_tokenizer(folder)
-    torch.manual_seed(0)
-    config = MPNetConfig(
-        vocab_size=vocabulary,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=66,
-        pad_token_id=0,
-        initializer_range=0.5,
-    )
-    MPNetModel(config).save_pretrained(folder)
-    return str(folder)
+    return save_encoder(folder, "MPNet", **SMALL, max_position_embeddings=66, pad_token_id=0, initializer_range=0.5)
 
 
 def save_gpt2(folder, pad=True):
     """A decoder, whose attention must not look ahead."""
-    import torch
-    from transformers import GPT2Config, GPT2Model
-
-    vocabulary = save_tokenizer(folder, pad=pad)
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=vocabulary, n_positions=64, n_embd=16, n_layer=2, n_head=2, pad_token_id=0, bos_token_id=1
+    return save_encoder(
+        folder, "GPT2", pad, n_positions=64, n_embd=16, n_layer=2, n_head=2, pad_token_id=0, bos_token_id=1
     )
-    GPT2Model(config).save_pretrained(folder)
-    return str(folder)

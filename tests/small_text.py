@@ -7,6 +7,7 @@ import torch
 
 from letsam.experiments.data.pairs import from_tensors, make
 from letsam.experiments.data.parallel import CORPORA, Parallel
+from letsam.experiments.recipe import Training
 
 SHAPE = {"width": 32, "hidden": 64, "heads": 4, "depth": 1, "dropout": 0.0}
 
@@ -30,3 +31,23 @@ def copy_pairs(counts=(600, 40, 60), words=24, seed=0, longest=6, device="cpu"):
 def random_tokens(rows, length, vocabulary, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(4, vocabulary, (rows, length), generator=generator)
+
+
+def translation(**changes):
+    """Settings of a run on pairs with the shape above, which a test calls `small` among the translators."""
+    usual = {
+        "data": "multi30k",
+        "model": "small",
+        "epochs": 2,
+        "batch": 256,
+        "base": "adamw",
+        "lr": 3e-3,
+        "beta2": 0.98,
+        "weight_decay": 1e-4,
+        "schedule": "inverse-sqrt",
+        "warmup": 20,
+        "label_smoothing": 0.1,
+        "precision": "float32",
+        "compile": False,
+    }
+    return Training(**usual | changes)

@@ -1,13 +1,14 @@
 """Translation on a GPU: captured passes train as the eager ones do, batches of every length included."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from letsam.capture import graphs_of
 from letsam.experiments.loop import Run
 from letsam.experiments.models import TRANSLATORS
-from letsam.experiments.recipe import Training
-from small_text import SHAPE, copy_pairs
+from small_text import SHAPE, copy_pairs, translation
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 pytest.importorskip("sacrebleu")
@@ -23,23 +24,7 @@ def pairs():
     return copy_pairs((300, 40, 20), longest=30, device="cuda")
 
 
-def settings(**changes):
-    usual = {
-        "data": "multi30k",
-        "model": "small",
-        "epochs": 3,
-        "batch": 512,
-        "base": "adamw",
-        "lr": 3e-3,
-        "beta2": 0.98,
-        "weight_decay": 1e-4,
-        "schedule": "inverse-sqrt",
-        "warmup": 20,
-        "label_smoothing": 0.1,
-        "precision": "float32",
-        "compile": False,
-    }
-    return Training(**usual | changes)
+settings = partial(translation, epochs=3, batch=512)
 
 
 @pytest.mark.parametrize("method", ["erm", "sam", "lets-asam", "auto-sam"])

@@ -4,6 +4,10 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
+from letsam.cli import main
+
 TABLE = """
 title = "Digits"
 source = "a test"
@@ -44,3 +48,13 @@ def write_recipes(folder: Path) -> None:
         (folder / "recipes" / name).mkdir(parents=True)
         (folder / "recipes" / name / "recipe.toml").write_text(text)
     (folder / "recipes" / "small" / "paper.toml").write_text("[sam]\nplain = [90.0, 0.5]\n")
+
+
+def commands_in(folder: Path, *commands: list[str]) -> Path:
+    """The recipes in a new folder, and what these commands make of them."""
+    write_recipes(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for command in commands:
+            assert main(command) == 0
+    return folder

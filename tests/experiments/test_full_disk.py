@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from measured_runs import ENVIRONMENT, write_recipes
+from measured_runs import ENVIRONMENT, commands_in
 
 from letsam.cli import main
 
@@ -24,13 +24,7 @@ FIGURES = ["figures", "convergence", "--out", "images", "--page", "page.html"]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    write_recipes(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["reproduce", "small", "--seeds", "0"]) == 0
-        assert main(FIGURES) == 0
-    return folder
+    return commands_in(tmp_path_factory.mktemp("trained"), ["reproduce", "small", "--seeds", "0"], FIGURES)
 
 
 @pytest.fixture

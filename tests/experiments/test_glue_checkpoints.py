@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from letsam.experiments.models.classifier import load_classifier
 from letsam.experiments.recipe import Training
 from letsam.experiments.sentence_task import SentenceTask
-from small_glue import save_bert, save_tokenizer, small_sets
+from small_glue import SMALL, save_bert, save_encoder, save_tokenizer, small_sets
 
 pytest.importorskip("transformers")
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
@@ -105,22 +105,10 @@ def test_files_that_do_not_fit(bert, tmp_path, spoil, line):
 
 
 def test_positions_that_are_counted_after_the_padding_token(tmp_path):
-    from transformers import RobertaConfig, RobertaModel
-
-    size = save_tokenizer(tmp_path / "roberta")
-    config = RobertaConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=16,
-        pad_token_id=0,
-    )
-    RobertaModel(config).save_pretrained(tmp_path / "roberta")
+    roberta = save_encoder(tmp_path / "roberta", "Roberta", **SMALL, max_position_embeddings=16, pad_token_id=0)
     with pytest.raises(ValueError, match="reads 15 tokens, and rows have 16; set length = 15"):
-        task(str(tmp_path / "roberta"), tmp_path).model()
-    task(str(tmp_path / "roberta"), tmp_path, length=15).model()
+        task(roberta, tmp_path).model()
+    task(roberta, tmp_path, length=15).model()
 
 
 def test_rows_are_filled_up_where_the_tokenizer_does_it(tmp_path):

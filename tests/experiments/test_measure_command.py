@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from measured_runs import COMMAND, ENVIRONMENT, write_recipes
+from measured_runs import COMMAND, ENVIRONMENT, commands_in
 from torch.nn.functional import cross_entropy
 
 from letsam import measure
@@ -28,12 +28,7 @@ SMALL = ["--points", "5", "--images", "100"]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    write_recipes(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["reproduce", "small", "--seeds", "0"]) == 0
-    return folder
+    return commands_in(tmp_path_factory.mktemp("trained"), ["reproduce", "small", "--seeds", "0"])
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from letsam.experiments.data.hashes import label_hash, pixel_hash
 from letsam.experiments.data.images import Images, load
 from letsam.experiments.folder import locked
 from letsam.experiments.loop import Run
+from letsam.experiments.plan import Planned
 from letsam.experiments.recipe import Figure, list_recipes, load_recipe
+from letsam.experiments.reproduce import run_all
 from letsam.experiments.selection import chosen_device
 from letsam.experiments.training import TEXT
 from small_glue import save_deberta, small_sets
@@ -158,6 +160,15 @@ def test_a_damaged_record_is_named_and_not_overwritten(place, capsys):
     assert f"there is a record in {bad.relative_to(place)}; move it away" in said.out
     assert bad.read_bytes() == before
     assert f"{100 * json.loads(good.read_text())['result']['test_accuracy']:.2f} (1)" in said.out
+
+
+def test_a_run_that_another_process_has_made_meanwhile_is_nothing_to_move_away(place):
+    assert main(["reproduce", "small", "--rows", "erm", "--seeds", "0"]) == 0
+    training, said = load_recipe(place / "recipes", "small").cell("erm", "plain", 0), []
+    planned = Planned("small", "erm", "plain", training, 1.0, True)
+    folders = (place / parent / "reproduction" for parent in ("runs", "results"))
+    run_all([planned], pytest.fail, *folders, pytest.fail, said.append)
+    assert said == [f"{training}: another process has made it"]
 
 
 def test_a_shortened_run_is_labelled_and_kept_apart(place, capsys):

@@ -18,7 +18,7 @@ from letsam.experiments.models import TRANSLATORS, digest
 from letsam.experiments.plan import steps_per_epoch
 from letsam.experiments.recipe import Training
 from letsam.experiments.reproduce import record, score
-from small_text import SHAPE, copy_pairs, sentences
+from small_text import SHAPE, copy_pairs, sentences, translation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,24 +28,7 @@ def small_model(monkeypatch):
     monkeypatch.setitem(TRANSLATORS, "small", SHAPE)
 
 
-def settings(**changes):
-    base = {
-        "data": "multi30k",
-        "model": "small",
-        "method": "erm",
-        "epochs": 2,
-        "batch": 256,
-        "base": "adamw",
-        "lr": 3e-3,
-        "beta2": 0.98,
-        "weight_decay": 1e-4,
-        "schedule": "inverse-sqrt",
-        "warmup": 20,
-        "label_smoothing": 0.1,
-        "precision": "float32",
-        "compile": False,
-    }
-    return Training(**(base | changes))
+settings = translation
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from .models import digest
 from .plan import Planned
 from .recipe import Table, Training
 from .record import Row, environment, write_json
-from .records import FORMAT, RUN, Record
+from .records import FORMAT, RUN, Record, records
 from .seen import is_partial, seen
 
 BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
@@ -97,7 +97,9 @@ def run_all(
         place.mkdir(exist_ok=True)
         try:
             with locked(place):
-                if path.exists():  # of another process, or a file that was left out
+                if path.exists() and planned.training.identity in records(results):
+                    say(f"{planned.training}: another process has made it")
+                elif path.exists():
                     say(f"{planned.training}: there is a record in {path}; move it away to make the run again")
                 else:
                     write_json(path, (finish or record)(_trained(planned, make, place, tell, say)))
