@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from letsam.experiments.data import digits
-from letsam.experiments.data.augment import augment, crop_flip, normalise
+from letsam.experiments.data.augment import augment, crop_flip, cut_out_, normalise
 from letsam.experiments.data.images import Images
 from letsam.experiments.data.noise import noise_record, symmetric_noise
 from letsam.experiments.data.sampler import batch_indices, batches, perm
@@ -48,12 +48,37 @@ def test_augment_equals_a_loop_over_images(device: str, channels: int, height: i
     torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 16), (9, 5, 3), (6, 8, 20)])
+def test_cutout_equals_a_loop_over_images(device: str, height: int, width: int, size: int) -> None:
+    data = images(200, 3, height, width)
+    plain = augment(data.images.to(device), data, torch.Generator().manual_seed(3)).cpu()
+    got = augment(data.images.to(device), data, torch.Generator().manual_seed(3), cutout=size).cpu()
+    rng = torch.Generator().manual_seed(3)
+    crop_flip(data.images, rng)  # draws first
+    for image, draw in zip(plain, torch.randint(2 * height * width, (200,), generator=rng).tolist(), strict=True):
+        middle, cut = divmod(draw, 2)
+        top, left = middle // width - size // 2, middle % width - size // 2
+        if cut:
+            image[:, max(0, top) : max(0, top + size), max(0, left) : max(0, left + size)] = 0
+    assert torch.equal(got, plain)
+
+
+def test_cutout_blanks_half_of_the_images_and_every_place_equally_often() -> None:
+    cut = cut_out_(torch.ones(80_000, 1, 4, 5), torch.Generator().manual_seed(0), 1)[:, 0]
+    assert set(cut.sum((1, 2)).tolist()) == {19, 20}
+    blanked = (cut == 0).sum(0)
+    assert blanked.sum() == pytest.approx(40_000, abs=4 * 141)  # four standard deviations
+    assert ((blanked - 2000).abs() < 4 * 45).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_type_and_layout_change_no_value(dtype: torch.dtype, channels_last: bool) -> None:
     data = images()
-    plain = augment(data.images, data, torch.Generator().manual_seed(0))
-    got = augment(data.images, data, torch.Generator().manual_seed(0), dtype=dtype, channels_last=channels_last)
+    plain = augment(data.images, data, torch.Generator().manual_seed(0), cutout=5)
+    generator = torch.Generator().manual_seed(0)
+    got = augment(data.images, data, generator, cutout=5, dtype=dtype, channels_last=channels_last)
     assert got.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     assert torch.equal(got, plain.to(dtype))
 

@@ -3,12 +3,13 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from letsam.experiments.models.classifier import load_classifier
+from letsam.experiments.models.classifier import Classifier, load_classifier
 from letsam.experiments.recipe import Training
 from letsam.experiments.sentence_task import SentenceTask
 from small_glue import SMALL, save_bert, save_encoder, save_tokenizer, small_sets
@@ -133,3 +134,16 @@ def task(checkpoint, folder, length=128):
     """Of MRPC, with pairs of 16 tokens at most."""
     training = Training(data="mrpc", model=checkpoint, batch=4, length=length)
     return SentenceTask(training, *small_sets(folder, "mrpc"), torch.device("cpu"))
+
+
+class CountsPositions(torch.nn.Module):
+    """As MPNet of earlier versions does: positions are made without a device."""
+
+    def forward(self, input_ids):
+        return SimpleNamespace(logits=torch.arange(input_ids.shape[1]).expand(*input_ids.shape))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_a_model_makes_is_made_where_its_inputs_are(device):
+    logits = Classifier(CountsPositions(), ("input_ids",))(torch.zeros(2, 3, device=device))
+    assert logits.device.type == device

@@ -77,6 +77,7 @@ def test_what_a_method_draws_depends_on_the_seed(method, axis):
         {"schedule": "exponential", "label_smoothing": 0.1},
         {"noise": 0.4, "validation": "held-out", "method": "auto-sam"},
         {"augment": False},
+        {"cutout": 3},
         {"precision": "bfloat16"},
         {"images": None, "batch": 2000, "epochs": 1},
     ],
@@ -124,6 +125,15 @@ def test_validation_batches_are_made_for_updates_alone(tmp_path):
     resumed.load_state_dict(run.state_dict())
     resumed.epoch()
     assert more == [2]
+
+
+def test_an_epoch_has_the_steps_of_the_whole_set_also_where_a_part_is_held_out():
+    whole, held = (make(replace(TINY, batch=20, validation=where)) for where in ("training", "held-out"))
+    assert whole.steps == held.steps == 10
+    kept = parts(held.training, load("digits"))[0].labels
+    assert len(kept) == 180
+    seen = torch.cat([held.source.batch(i, 0)[1] for i in range(9, 18)])  # after nine steps the next order begins
+    assert torch.equal(seen.sort().values, kept.sort().values)
 
 
 def test_parts():

@@ -184,6 +184,12 @@ sam = { method = "sam", rho = 0.1 }
         ("rho = 0.1", "average = -3", "average is -3; give 0 or a positive number"),
         ("rho = 0.1", "images = -5", "images is -5; give a positive number"),
         ("rho = 0.1", 'augment = "no"', "augment is 'no'; give true or false"),
+        ("rho = 0.1", "cutout = -1", "cutout is -1; give 0 or a positive number"),
+        (
+            "rho = 0.1",
+            "cutout = 16, augment = false",
+            "cutout augments cifar10, .*, with augment = true; ",
+        ),
         ("rho = 0.1", "momentum = -1", "momentum is -1; give a number from 0 to below 1"),
         ("rho = 0.1", "only = 3", "bad/recipe.toml, sam: only is 3; give a list"),
         ("seeds = [0]", "seeds = 3", "bad/recipe.toml: seeds is 3; give different whole numbers"),

@@ -27,7 +27,7 @@ class FromDisk:
     """The source of ImageNet."""
 
     def __init__(self, training: Training, parts: tuple[Files, ...], test: Files, device: torch.device) -> None:
-        self.steps = sampler.batches(min(training.batch, len(parts[0])), len(parts[0]))
+        self.steps = sampler.batches(min(training.batch, len(parts[-1])), len(parts[-1]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._open: dict[int, tuple[int, Generator[Batch]]] = {}
 

@@ -19,7 +19,7 @@ class FromSentences:
     """The source of classified sentences."""
 
     def __init__(self, training: Training, parts: tuple[Encoded, ...], test: Encoded, device: torch.device) -> None:
-        self.steps = batches(min(training.batch, len(parts[0])), len(parts[0]))
+        self.steps = batches(min(training.batch, len(parts[-1])), len(parts[-1]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._edges = parts[-1].edges(min(training.batch, len(parts[-1])))  # of all: every stream has the same shapes
         self._orders: dict[int, tuple[int, Tensor, list[int]]] = {}

@@ -19,7 +19,7 @@ class InMemory:
     """The source of CIFAR and other small sets."""
 
     def __init__(self, training: Training, parts: tuple[Images, ...], test: Images, device: torch.device) -> None:
-        self.steps = batches(min(training.batch, len(parts[0])), len(parts[0]))
+        self.steps = batches(min(training.batch, len(parts[-1])), len(parts[-1]))
         self._training, self._parts, self._test, self._device = training, parts, test, device
         self._on_gpu = device.type == "cuda"
         self._orders: dict[int, tuple[int, Tensor]] = {}
@@ -37,7 +37,7 @@ class InMemory:
         if not self._training.augment:
             return normalise(x, images, channels_last=self._on_gpu), y
         generator = torch.Generator(self._device).manual_seed((seed * 1_000_003 + number) % 2**63)
-        return augment(x, images, generator, channels_last=self._on_gpu), y
+        return augment(x, images, generator, cutout=self._training.cutout, channels_last=self._on_gpu), y
 
     def test(self) -> Generator[tuple[Tensor, Tensor]]:
         """The test images in their order."""

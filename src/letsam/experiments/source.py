@@ -36,7 +36,8 @@ class Source(Protocol):
     """Batches as functions of the seed and the step, so that a resumed run has nothing of them to restore."""
 
     steps: int
-    """Training batches of an epoch."""
+    """Training batches of an epoch: those of the whole set, also where a part of it is held out. Fewer steps would be a
+    shorter training, and what holding out costs would not be told from it."""
 
     def batch(self, number: int, stream: int) -> Batch:
         """Batch `number` since the start of the run, augmented; each stream has an order and epochs of its own."""

@@ -17,10 +17,20 @@ from .control import control
 from .data.glue import GLUE
 from .models import MODELS, TRANSLATORS
 
-IMAGES, TEXT = ("cifar10", "cifar100", "fashion-mnist", "imagenet", "digits"), ("iwslt14", "multi30k")
+IN_MEMORY = ("cifar10", "cifar100", "fashion-mnist", "digits")
+IMAGES, TEXT = (*IN_MEMORY, "imagenet"), ("iwslt14", "multi30k")
 BASES = ("sgd", "adam", "adamw")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
-LATER = {"beta2": 0.999, "average": 0, "eps": 1e-8, "clip": 0.0, "dropout": None, "length": 128, "back": 0.0}
+LATER = {
+    "beta2": 0.999,
+    "average": 0,
+    "eps": 1e-8,
+    "clip": 0.0,
+    "dropout": None,
+    "length": 128,
+    "back": 0.0,
+    "cutout": 0,
+}
 """Settings that came after the first records: at these values they are not part of a run's identity."""
 RULE = 2
 """Part of the identity of auto-*, and another number whenever what it does changes: a record of an earlier rule is not
@@ -78,6 +88,8 @@ class Training:
     """Tokens of a sentence or pair of sentences; longer ones are cut."""
     back: float = 0.0
     """The share of the epochs, at the end, in which what was held out is trained on too, and the radius stays."""
+    cutout: int = 0
+    """The side in pixels of a square that is blanked in half of the training images, each time elsewhere; 0: none."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -92,7 +104,7 @@ class Training:
         for name in ("epochs", "batch", "lr", "eps", "length", "images"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a positive number")
-        for name in ("rho", "weight_decay", "warmup", "average", "clip", "seed"):
+        for name in ("rho", "weight_decay", "warmup", "average", "clip", "seed", "cutout"):
             if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 0 or a positive number")
         if self.average > self.epochs:
@@ -102,6 +114,8 @@ class Training:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
         if self.back and (self.validation != "held-out" or self.data in TEXT):
             raise ValueError("back gives back what validation = 'held-out' took from the training set; it took nothing")
+        if self.cutout and (self.data not in IN_MEMORY or not self.augment):
+            raise ValueError(f"cutout augments {', '.join(IN_MEMORY)}, with augment = true; leave it away")
         if "radius" in self.options:
             control(self.options["radius"], 1, self.seed)
 
@@ -148,6 +162,8 @@ class Training:
         settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
         if self.method.startswith("auto-"):
             settings["rule"] = RULE
+        if self.validation == "held-out":
+            settings["epoch"] = "whole"  # earlier ones had the steps of what was left to train on
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -1,6 +1,7 @@
-"""Random crop with padding, horizontal flip and normalisation, a batch at a time on its device.
+"""Random crop with padding, horizontal flip, normalisation and Cutout, a batch at a time on its device.
 
-The order is that of the usual CIFAR recipe: pad with black (0 before normalisation), crop, flip, then normalise.
+The order is that of the usual CIFAR recipe: pad with black (0 before normalisation), crop, flip, then normalise, then
+cut out (0 after normalisation, the mean colour).
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ def augment(
     generator: torch.Generator,
     *,
     padding: int = 4,
+    cutout: int = 0,
     dtype: torch.dtype = torch.float32,
     channels_last: bool = False,
 ) -> torch.Tensor:
-    """uint8 (N, C, H, W) to a training batch; what is drawn depends on the generator and N alone."""
-    return normalise(crop_flip(x, generator, padding), scaled, dtype=dtype, channels_last=channels_last)
+    """uint8 (N, C, H, W) to a training batch; what is drawn depends on the generator and the shape alone."""
+    batch = normalise(crop_flip(x, generator, padding), scaled, dtype=dtype, channels_last=channels_last)
+    return cut_out_(batch, generator, cutout) if cutout else batch
 
 
 def crop_flip(x: torch.Tensor, generator: torch.Generator, padding: int = 4) -> torch.Tensor:
@@ -46,6 +49,25 @@ def crop_flip(x: torch.Tensor, generator: torch.Generator, padding: int = 4) -> 
     pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
     padded = torch.nn.functional.pad(x, (padding,) * 4).flatten(2)
     return padded.gather(2, pixels.flatten(1)[:, None].expand(-1, x.shape[1], -1)).view_as(x)
+
+
+def cut_out_(x: torch.Tensor, generator: torch.Generator, size: int) -> torch.Tensor:
+    """Blank a square of `size` pixels in half of the images, its middle anywhere; what is over the border is lost.
+
+    DeVries and Taylor's Cutout (2017), at the share of davda54/sam and of ESAM's code.
+    """
+    height, width = x.shape[-2:]
+    draw = torch.randint(2 * height * width, (len(x),), generator=generator, device=generator.device)
+    draw = draw.to(x.device, non_blocking=True)  # one draw holds all three choices
+    chosen, row, column = draw % 2 == 1, draw // 2 // width, draw // 2 % width
+    rows, columns = _within(row, height, size), _within(column, width, size)
+    return x.masked_fill_((chosen[:, None, None] & rows[:, :, None] & columns[:, None, :])[:, None], 0)
+
+
+def _within(middle: torch.Tensor, n: int, size: int) -> torch.Tensor:
+    """(N, n): which of n places lie in a span of `size` around each middle."""
+    after = torch.arange(n, device=middle.device) - (middle[:, None] - size // 2)
+    return (after >= 0) & (after < size)
 
 
 def normalise(
