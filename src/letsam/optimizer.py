@@ -32,7 +32,7 @@ from .combiners import Combiner, Perturbed
 from .last import StepReport
 from .passes import BatchStatistics, RandomState, Ranks, forget_gathered, run_pass, untouched_rng
 from .perturbations import L2, Perturbation, Where, filter_dimension
-from .radius import LearnedRadius, Radius
+from .radius import LearnedRadius, Learning, Radius
 from .radius.constant import own_radii, radius_of
 from .radius.learned import Response
 from .radius.step import LowerStep
@@ -43,7 +43,7 @@ from .tensors import finite as is_finite
 from .wrapper import Wrapper
 
 Pass = Callable[[], Any]
-UpperLevel = tuple[LearnedRadius, Space, Response]
+UpperLevel = tuple[Learning, Space, Response]
 
 
 class SharpnessAware(Wrapper):
@@ -80,8 +80,8 @@ class SharpnessAware(Wrapper):
         self.combiner = combiner or Perturbed()
         self.radius = radius_of(radius)
         self.keep, self.replay_rng, self.process_group = keep, replay_rng, process_group
-        if keep < 1 and isinstance(self.radius, LearnedRadius) and self.radius.estimator == "finite-difference":
-            raise ValueError("keep < 1 gives ĝ other samples than g, and ĝ − g no meaning: use estimator='exact'")
+        if keep < 1 and isinstance(self.radius, Learning) and self.radius.compares:
+            raise ValueError(f"keep < 1 gives the perturbed pass other samples: {self.radius.compares}")
         fresh_scalars(base, self.radius, self.policy)
         self._start()
 
@@ -169,18 +169,19 @@ class SharpnessAware(Wrapper):
             return mean(loss), space.gradients()
 
         with self._guarded() as statistics, untouched_rng(self._device):
-            signal = radius.hyper_gradient(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
+            signal = radius.signal(space, response, lambda: gradient(closure), lambda: gradient(val_closure))
             statistics.restore()
         self.zero_grad()
-        self._finite = finite & is_finite(signal["hyper_gradient"])
-        signal |= {"train_loss": mean(torch.as_tensor(self.last.tensors["loss"]))} if radius.gated else {}
-        radius.update(signal, self._finite, self._scalars)
+        self._finite = finite & is_finite(torch.stack(list(signal.values())).sum())
+        told = {name: mean(torch.as_tensor(self.last.tensors[name])) for name in radius.reads}
+        radius.update(signal | told, self._finite, self._scalars)
         self.last.tell(radius=self._scalars["sam_rho"], **signal)
 
     def _perturbed(self, closure: Pass, at: Where, finite: Tensor, rng: RandomState | None) -> Tensor:
         """ĝ at θ_t + ε, and what the combiner makes of it; returns whether both passes were finite."""
         space, theta = at.space, at.space.theta
-        learning = self._learned if self._learned and (self._due or self._learned.memory) else None
+        learned = self._learned
+        learning = learned if isinstance(learned, LearnedRadius) and (self._due or learned.memory) else None
         keeps = learning.keeps if learning else ()
         epsilon = self._epsilon(self.perturbation.direction(at.g, at), space)
         length = epsilon.s * (space.norm(epsilon.u) if epsilon.norm is None else epsilon.norm)
@@ -210,8 +211,9 @@ class SharpnessAware(Wrapper):
         if learning and change and learning.memory:
             carried = self._memory.remember(space, "response", change(None), finite, learning.memory)
             change = lambda _: carried  # noqa: E731
-        if learning and change and self._due:
-            self._upper = (learning, space, learning.response(change, space, self.base))
+        if learned and self._due:
+            response = learning.response(change, space, self.base) if learning and change else lambda _: []
+            self._upper = (learned, space, response)
         self.last.tell(perturbed_loss=loss, perturbation_norm=length, perturbed=True)
         return finite
 
@@ -243,9 +245,9 @@ class SharpnessAware(Wrapper):
         self._loaded()
 
     @property
-    def _learned(self) -> LearnedRadius | None:
+    def _learned(self) -> Learning | None:
         """The radius, while it is learned."""
-        return self.radius if isinstance(self.radius, LearnedRadius) and not self._scalars["sam_frozen"] else None
+        return self.radius if isinstance(self.radius, Learning) and not self._scalars["sam_frozen"] else None
 
     @property
     def _due(self) -> bool:

@@ -269,6 +269,19 @@ def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State)
     return nu.exp().clamp(*o.bounds), state, g_nu.item()
 
 
+def match(o: Any, rho: Tensor, state: State, L: State) -> tuple[Tensor, State]:
+    """ρ_{t+1} = γ·(L̄_vl − L̄_tr)/s̄ within bounds and within ρ/e and eρ, γ² = 1 − L̄_tr/L̄_vl within 0 and 1.
+
+    s = (L_tr(θ_t + ρv) − L_tr(θ_t))/ρ; means L̄ ← λL̄ + (1 − λ)L with λ = memory.
+    """
+    now = {"tr": L["tr"], "vl": L["vl"], "s": (L["there"] - L["tr"]) / rho}
+    state = {k: o.memory * state.get(k, x) + (1 - o.memory) * x for k, x in now.items()}
+    gap = state["vl"] - state["tr"]
+    gamma = (gap / state["vl"]).clamp(0, 1).sqrt()
+    wanted = gamma * gap / state["s"].clamp(min=torch.finfo(rho.dtype).tiny)
+    return wanted.clamp(rho / math.e, rho * math.e).clamp(*o.bounds), state
+
+
 def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tuple[Batch, Batch]]) -> list[Step]:
     """The steps of method `o` from θ_0 and ρ_0, over pairs of a training and a validation batch."""
     steps: list[Step] = []
@@ -287,7 +300,7 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
             v = v_of(g)
             there = add(theta, rho, v)
             kept = select(o, w, theta, there, batch)
-            _, g_hat = gradient(w.losses, there, kept)
+            L_there, g_hat = gradient(w.losses, there, kept)
             d, g_v = combine(o, g, g_hat), orthogonal(g_hat, g)
         elif o.combiner == "reuse" and g_v is not None:  # LookSAM between its perturbed steps
             d = add(g, o.alpha * norm(g) / norm(g_v), g_v)
@@ -304,6 +317,9 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
         if perturbed and o.radius == "learned" and sum(s.perturbed for s in steps) % o.every == 0:
             a = upper_gradient(o, *tr, *vl)
             next_rho, nu_state, g_nu = learn(o, rho, nu_state, a, J_b, {"tr": L, "vl": vl[0]})
+        if perturbed and o.radius == "matched" and sum(s.perturbed for s in steps) % o.every == 0:
+            L_vl, _ = gradient(w.losses, new, val_batch)
+            next_rho, nu_state = match(o, rho, nu_state, {"tr": L, "there": L_there, "vl": L_vl})
         steps.append(Step(new, rho.item(), next_rho.item(), perturbed, g_nu, len(kept[0])))
         theta, states, rho = new, new_states, next_rho
     return steps

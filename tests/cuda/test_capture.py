@@ -41,12 +41,12 @@ def train(model, opt, steps, first=0, loss_fn=LOSS, length=lambda t: 16, **optio
     return model
 
 
-def both(method, steps=50, dropout=0.0, replay_rng=False, base="momentum", **options):
+def both(method, steps=50, dropout=0.0, replay_rng=False, base="momentum", axes=None, **options):
     """An eager and a captured run from the same start."""
     runs = []
     for capture in (False, True):
         model = make_model(dropout=dropout).cuda()
-        opt = create(method, model, base, replay_rng=replay_rng, **learns(method, every=2))
+        opt = create(method, model, base, replay_rng=replay_rng, **(axes or learns(method, every=2)))
         torch.manual_seed(7)
         train(model, opt, steps, capture=capture, **options)
         runs.append((model, opt))
@@ -73,6 +73,14 @@ def test_the_trajectory_of_eager_passes(method):
 def test_micro_batches_autocast_dropout(method, options):
     """With dropout too: a replay draws the masks that an eager pass would have drawn."""
     assert_same(both(method, steps=20, **options))
+
+
+@pytest.mark.parametrize("method", ["sam", "asam"])
+def test_a_matched_radius(method):
+    """It reads the losses of three replays of one graph: each has to be its own."""
+    runs = both(method, axes={"radius": letsam.MatchedRadius(0.1, every=2, bounds=(1e-5, 10.0))})
+    assert radius(runs[0][1]) != 0.1
+    assert_same(runs)
 
 
 @pytest.mark.parametrize("base", ["sgd", "adamw"])

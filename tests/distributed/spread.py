@@ -71,7 +71,7 @@ def start(name, wrap=alone, base="momentum", seed=0, dtype=torch.float64, make=m
 def create(name, base, net, **options):
     """A method from the radius RHO on; auto-* moves its own at every step, wherever it wants to go."""
     free = {"initial": RHO, "bounds": (1e-5, 10.0), "every": 1}
-    first = free if name.startswith("auto-") else {"rho": RHO}
+    first = free if name.startswith("auto-") else {} if "radius" in options else {"rho": RHO}
     return letsam.create(name, base, model=net, **(first | OPTIONS.get(name, {}) | options))
 
 

@@ -46,6 +46,17 @@ def test_it_equals_one_process_and_the_ranks_are_the_same_at_every_step(world, n
 
 
 @pytest.mark.parametrize("wrap", [ddp, fsdp2])
+@pytest.mark.parametrize("name", ["sam", "asam"])
+def test_a_matched_radius_takes_the_losses_of_all_ranks(world, name, wrap):
+    options = {"radius": letsam.MatchedRadius(RHO, every=1, bounds=(1e-5, 10.0))}
+    first, second = world.run(run, name, wrap, "momentum", options)
+    expected = run(name, options=options)
+    assert len({step["scalars"]["sam_rho"] for step in expected}) > 2
+    assert_close(first, expected, TOLERANCE)
+    assert agree(first, second)
+
+
+@pytest.mark.parametrize("wrap", [ddp, fsdp2])
 @pytest.mark.parametrize("name", ["esam", "auto-esam"])
 def test_the_ranks_are_the_same_when_each_selects_its_own_samples(world, name, wrap):
     assert agree(*world.run(run, name, wrap))

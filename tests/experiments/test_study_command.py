@@ -37,8 +37,9 @@ auto-sam = { method = "auto-sam", validation = "held-out", options = { every = 1
 asam = { method = "asam", only = ["hard"] }
 growth = { method = "sam", options = { radius = { rule = "growth", rho = 0.02, final = 1.0, by = 0.6 } } }
 random-walk = { method = "sam", options = { radius = { rule = "random-walk", initial = 0.02 } } }
+matched = { method = "sam", options = { radius = { rule = "matched", every = 1 } }, validation = "held-out" }
 """
-RUNS = 7 + 2 * 8
+RUNS = 8 + 2 * 9
 
 
 def write_recipe(folder):
@@ -71,10 +72,11 @@ def test_learned_radii_tell_what_they_were_asked_for(place):
     for record in records(place / "results" / "radius").values():
         method = record["training"]["method"]
         for row in record["rows"]:
-            assert ("less" in row) == method.startswith(("lets-", "auto-"))
+            matched = record["training"]["options"].get("radius", {}).get("rule") == "matched"
+            assert ("less" in row) == (matched or method.startswith(("lets-", "auto-")))
             if "less" in row:
                 assert 0 <= row["less"] <= 1
-                assert 0 <= row["nu_step"] < 0.31
+                assert 0 <= row["nu_step"] <= (1 if matched else 0.3) * (1 + 1e-6)
 
 
 def test_controls_follow_their_path(place):

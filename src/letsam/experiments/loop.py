@@ -143,7 +143,7 @@ class Run:
 
     def _held_out(self) -> Tensor:
         """A pass over the next validation batch, which is made here, since not every step updates the radius."""
-        assert isinstance(self.opt.radius, letsam.LearnedRadius)
+        assert isinstance(self.opt.radius, letsam.radius.Learning)
         update = (self.opt.param_groups[0]["sam_perturbed"] - 1) // self.opt.radius.every
         return self._closure(self.source.batch(update, VALIDATION))()
 

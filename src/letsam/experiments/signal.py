@@ -22,11 +22,11 @@ class Signal:
 
     def listen(self) -> None:
         """A step is over."""
-        asked = self._opt.last.tensors.get("hyper_gradient")
-        if asked is not None:
+        if "val_loss" in self._opt.last.tensors:
             nu = self._log_rho()
+            asked = self._opt.last.tensors.get("hyper_gradient", self._nu - nu)
             self._updates += 1
-            self._less += asked > 0  # the objective rises with ν
+            self._less += asked > 0  # the objective rises with ν, or ν has become smaller
             self._squares += (nu - self._nu) ** 2
             self._nu = nu
 

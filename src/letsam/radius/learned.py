@@ -25,7 +25,7 @@ from ..space import Space
 from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
-from .step import LowerStep
+from .step import LowerStep, Signal
 
 ESTIMATORS = {
     "algorithm1": algorithm1,
@@ -91,6 +91,17 @@ class LearnedRadius:
     def keeps(self) -> tuple[str, ...]:
         """Which lists of a step the estimator needs."""
         return ESTIMATORS[self.estimator].KEEPS
+
+    @property
+    def compares(self) -> str:
+        """What it compares of the two passes, so that both have to see the same samples, and a way out."""
+        other = self.estimator == "finite-difference"
+        return "ĝ − g has no meaning then, use estimator='exact'" if other else ""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What of the step's report an update needs."""
+        return ("loss",) if self.gated else ()
 
     @property
     def memories(self) -> tuple[str, ...]:
@@ -165,9 +176,7 @@ class LearnedRadius:
         add_scaled_(b, step.g_hat, -along)
         return b
 
-    def hyper_gradient(
-        self, space: Space, response: Response, training: Gradient, validation: Gradient
-    ) -> dict[str, Tensor]:
+    def signal(self, space: Space, response: Response, training: Gradient, validation: Gradient) -> Signal:
         """dU/dν and cos(∇U, J·b), from the gradients at θ_{t+1}, which are computed one after the other."""
         loss_tr = on_tr = torch.zeros((), device=space.device)
         g_bar_tr: Tensors | None = None
@@ -193,7 +202,7 @@ class LearnedRadius:
             out["cosine"] = weight.sign() * ratio(on_U, squares[0].sqrt() * squares[1].sqrt())
         return out
 
-    def update(self, signal: dict[str, Tensor], finite: Tensor, scalars: dict[str, Any]) -> None:
+    def update(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> None:
         """Move ρ = exp(ν); if anything was not finite, nothing moves."""
         if self.rule == "cosine":
             move = self.kappa * self.every * signal["cosine"]
@@ -208,14 +217,14 @@ class LearnedRadius:
         scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
         scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
 
-    def _gate(self, signal: dict[str, Tensor], finite: Tensor, scalars: dict[str, Any]) -> Tensor:
+    def _gate(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
         """γ: the part of the held-out loss that a fit to the training data has opened."""
         first, means = scalars["sam_nu_updates"] == 0, []
-        for name in ("train_loss", "val_loss"):
-            old = scalars[f"sam_{name}"]
+        for name, place in (("loss", "sam_train_loss"), ("val_loss", "sam_val_loss")):
+            old = scalars[place]
             new = signal[name].to(old)
             means.append(torch.where(first, new, torch.lerp(new, old, self.memory**self.every)))
-            scalars[f"sam_{name}"] = torch.where(finite, means[-1], old)
+            scalars[place] = torch.where(finite, means[-1], old)
         return (1 - ratio(*means)).clamp(0, 1)
 
     def _adam(self, g: Tensor, finite: Tensor, scalars: dict[str, Any]) -> Tensor:

@@ -13,6 +13,9 @@ from ..passes import RandomState
 from ..space import Space
 from ..tensors import Scaled, Tensors
 
+Signal = dict[str, Tensor]
+"""What an update of the radius is made from, by name."""
+
 
 @dataclass
 class LowerStep:
