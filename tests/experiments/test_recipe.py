@@ -111,11 +111,13 @@ def test_tables_share_runs():
 
 
 def test_a_record_of_an_earlier_rule_is_not_one_of_the_present(monkeypatch):
+    matched = Training(method="sam", options={"radius": {"rule": "matched"}}, validation="held-out")
     auto, sam = Training(method="auto-asam"), Training(method="asam")
-    before = auto.identity, sam.identity
+    before = auto.identity, matched.identity, sam.identity
     monkeypatch.setattr("letsam.experiments.training.RULE", 3)
     assert auto.identity != before[0]
-    assert sam.identity == before[1]
+    assert matched.identity != before[1]
+    assert sam.identity == before[2]
 
 
 def test_identity_and_scale():

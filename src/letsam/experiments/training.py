@@ -33,8 +33,8 @@ LATER = {
 }
 """Settings that came after the first records: at these values they are not part of a run's identity."""
 RULE = 2
-"""Part of the identity of auto-*, and another number whenever what it does changes: a record of an earlier rule is not
-one of the present."""
+"""Part of the identity of auto-* and of a matched radius, and another number whenever what they do changes: a record of
+an earlier rule is not one of the present."""
 WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", dict: "a table, { … }"}
 
 
@@ -160,7 +160,7 @@ class Training:
     def identity(self) -> str:
         """Twelve hex digits that change with any setting."""
         settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
-        if self.method.startswith("auto-"):
+        if self.method.startswith("auto-") or self.options.get("radius", {}).get("rule") == "matched":
             settings["rule"] = RULE
         if self.validation == "held-out":
             settings["epoch"] = "whole"  # earlier ones had the steps of what was left to train on
