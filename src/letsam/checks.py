@@ -26,6 +26,13 @@ def positive(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value!r}; give a positive number")
 
 
+def bounded(initial: float, bounds: tuple[float, float]) -> None:
+    """A first radius within bounds above zero."""
+    positive("initial", initial)
+    positive("bounds[0]", bounds[0])
+    within("the initial radius", initial, *bounds)
+
+
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     """One of the words."""
     if value not in choices:

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..checks import one_of, positive, within
+from ..checks import bounded, one_of, within
 from ..space import Space
 from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
 from .jacobian import with_jacobian, with_plain_rate
-from .step import LowerStep, Signal
+from .step import LowerStep, Signal, count, running_mean
 
 ESTIMATORS = {
     "algorithm1": algorithm1,
@@ -72,9 +72,7 @@ class LearnedRadius:
         one_of("estimator", self.estimator, tuple(ESTIMATORS))
         one_of("objective", self.objective, OBJECTIVES)
         one_of("rule", self.rule, ("adam", "cosine"))
-        positive("initial", self.initial)
-        positive("bounds[0]", self.bounds[0])
-        within("the initial radius", self.initial, *self.bounds)
+        bounded(self.initial, self.bounds)
         within("every", self.every, 1, math.inf)
         for name in ("lr", "eps", "kappa"):
             within(name, getattr(self, name), 0, math.inf)
@@ -94,9 +92,8 @@ class LearnedRadius:
 
     @property
     def compares(self) -> str:
-        """What it compares of the two passes, so that both have to see the same samples, and a way out."""
-        other = self.estimator == "finite-difference"
-        return "ĝ − g has no meaning then, use estimator='exact'" if other else ""
+        """Why both passes have to see the same samples, and a way out; empty if they need not."""
+        return "ĝ − g has no meaning then, use estimator='exact'" if self.estimator == "finite-difference" else ""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -214,8 +211,7 @@ class LearnedRadius:
         # ρ·exp(Δν) is ρ itself, bit for bit, when Δν is 0; exp(log ρ) would not be.
         moved = (rho * move.exp()).clamp(*self.bounds)
         scalars["sam_rho"] = torch.where(finite, moved, rho)
-        scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
-        scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
+        count(scalars, finite)
 
     def _gate(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
         """γ: the part of the held-out loss that a fit to the training data has opened."""
@@ -223,7 +219,7 @@ class LearnedRadius:
         for name, place in (("loss", "sam_train_loss"), ("val_loss", "sam_val_loss")):
             old = scalars[place]
             new = signal[name].to(old)
-            means.append(torch.where(first, new, torch.lerp(new, old, self.memory**self.every)))
+            means.append(running_mean(old, new, self.memory**self.every, first))
             scalars[place] = torch.where(finite, means[-1], old)
         return (1 - ratio(*means)).clamp(0, 1)
 

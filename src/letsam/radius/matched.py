@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import positive, whole, within
+from ..checks import bounded, whole, within
 from ..tensors import ratio
 from .learned import Gradient
-from .step import Signal
+from .step import Signal, count, running_mean
 
 MEANS = ("loss", "val_loss", "slope")
 
@@ -49,9 +49,7 @@ class MatchedRadius:
     compares = "their losses cannot be compared, use keep=1.0"
 
     def __post_init__(self) -> None:
-        positive("initial", self.initial)
-        positive("bounds[0]", self.bounds[0])
-        within("the initial radius", self.initial, *self.bounds)
+        bounded(self.initial, self.bounds)
         whole("every", self.every, 1)
         within("memory", self.memory, 0, math.nextafter(1, 0))
 
@@ -70,7 +68,8 @@ class MatchedRadius:
         """Move ρ to γ times the gap over the slope; if anything was not finite, nothing moves."""
         rho, first = scalars["sam_rho"], scalars["sam_nu_updates"] == 0
         now = signal | {"slope": (signal["perturbed_loss"] - signal["loss"]) / rho}
-        means = {name: self._mean(now[name].to(rho), scalars[f"sam_mean_{name}"], first) for name in MEANS}
+        old = {name: scalars[f"sam_mean_{name}"] for name in MEANS}
+        means = {name: running_mean(old[name], now[name].to(rho), self.memory, first) for name in MEANS}
         finite = finite & torch.stack(list(means.values())).isfinite().all()
         gap = means["val_loss"] - means["loss"]
         gamma = ratio(gap, means["val_loss"]).clamp(0, 1).sqrt()
@@ -78,8 +77,4 @@ class MatchedRadius:
         moved = torch.minimum(torch.maximum(wanted, rho / math.e), rho * math.e).clamp(*self.bounds)
         for name, value in {"rho": moved, **{f"mean_{name}": mean for name, mean in means.items()}}.items():
             scalars[f"sam_{name}"] = torch.where(finite, value, scalars[f"sam_{name}"])
-        scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
-        scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
-
-    def _mean(self, now: Tensor, old: Tensor, first: Tensor) -> Tensor:
-        return torch.where(first, now, torch.lerp(now, old, self.memory))
+        count(scalars, finite)

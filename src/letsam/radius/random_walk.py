@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checks import positive, within
+from ..checks import bounded, within
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class RandomWalkRadius:
     bounds: tuple[float, float] = (1e-5, 10.0)
 
     def __post_init__(self) -> None:
-        positive("initial", self.initial)
-        positive("bounds[0]", self.bounds[0])
-        within("the initial radius", self.initial, *self.bounds)
+        bounded(self.initial, self.bounds)
         for name in ("kappa", "size"):
             within(name, getattr(self, name), 0, math.inf)
 

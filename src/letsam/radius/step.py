@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..combiners import Combiner
@@ -15,6 +16,17 @@ from ..tensors import Scaled, Tensors
 
 Signal = dict[str, Tensor]
 """What an update of the radius is made from, by name."""
+
+
+def running_mean(old: Tensor, now: Tensor, keep: float, first: Tensor) -> Tensor:
+    """keep·old + (1 − keep)·now; the first value is its own mean."""
+    return torch.where(first, now, torch.lerp(now, old, keep))
+
+
+def count(scalars: dict[str, Any], finite: Tensor) -> None:
+    """An update of the radius was made, or, since something was not finite, skipped."""
+    scalars["sam_nu_updates"] = scalars["sam_nu_updates"] + finite
+    scalars["sam_radius_skipped"] = scalars["sam_radius_skipped"] + ~finite
 
 
 @dataclass
