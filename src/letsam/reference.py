@@ -31,7 +31,8 @@ State = dict[str, Any]
 AXES: State = {"perturbation": "l2", "policy": "always", "combiner": "perturbed", "radius": "constant"}
 PERTURBATION = {"eps": 1e-12, "xi": 0.01, "beta": 0.6, "sigma": 1.0, "momentum": 0.9, "keep": 1.0}
 POLICY = {"p": 0.5, "k": 5, "lambda1": -1.0, "lambda2": 1.0, "delta": 0.9, "total_steps": 1}
-RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1, "memory": 0.0, "gated": False}
+RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1}
+COSINE = {"memory": 0.0, "gated": False, "shift": 0.0}
 LETS = {"estimator": "algorithm1", "objective": "squared-gap", "length_free": False, "rule": "adam"}
 AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"} | {
     "every": 10,
@@ -61,7 +62,7 @@ def settings(name: str, **options: Any) -> SimpleNamespace:
     prefix, _, method = name.partition("-")
     learned = {"lets": {"radius": "learned", **LETS}, "auto": {"radius": "learned", **AUTO}}.get(prefix)
     chosen = METHODS[name] if learned is None else {**METHODS[method], **learned}
-    return SimpleNamespace(**(AXES | PERTURBATION | POLICY | RADIUS | LETS | RULES | chosen | options))
+    return SimpleNamespace(**(AXES | PERTURBATION | POLICY | RADIUS | COSINE | LETS | RULES | chosen | options))
 
 
 def dot(a: Tensors, b: Tensors) -> Tensor:
@@ -255,9 +256,9 @@ def slope(o: Any, H: Operator, rho: Tensor, v: Tensors, v_bar: Tensors, g: Tenso
 def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State) -> tuple[Tensor, State, float]:
     """ρ_{t+1} = exp(ν_{t+1}) within bounds: Adam on ν by g_ν = −⟨a, J ρ b⟩, or ν + κ·every·γ·cos(a, J b).
 
-    γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means L̄ ← λ^every·L̄ + (1 − λ^every)·L.
+    With a shift s it is ν = log(ρ + s). γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means L̄ ← λ^every·L̄ + (1 − λ^every)·L.
     """
-    g_nu, nu = -rho * dot(a, J_b), rho.log()
+    g_nu, nu = -rho * dot(a, J_b), (rho + o.shift).log()
     if o.rule == "cosine":
         beta = o.memory**o.every
         state = {k: beta * state.get(k, x) + (1 - beta) * x for k, x in L.items()}
@@ -266,7 +267,7 @@ def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State)
     else:
         lr = o.lr * o.decay ** state.get("n", 0)
         nu, state = adam(nu, g_nu, state, {"lr": lr, "betas": o.betas, "eps": o.nu_eps, "weight_decay": 0.0})
-    return nu.exp().clamp(*o.bounds), state, g_nu.item()
+    return (nu.exp() - o.shift).clamp(*o.bounds), state, g_nu.item()
 
 
 def match(o: Any, rho: Tensor, state: State, L: State) -> tuple[Tensor, State]:

@@ -160,6 +160,12 @@ def test_the_gap_between_the_losses_gates_the_cosine(base, memory):
     assert abs(math.log(steps[-1].next_rho / RHO)) < abs(math.log(free[-1].next_rho / RHO))
 
 
+def test_far_below_the_shift_the_radius_moves_faster():
+    options = {"gated": False, "kappa": 0.02}
+    steps, plain = (compare("auto-sam", "momentum", shift=shift, **options) for shift in (10 * RHO, 0.0))
+    assert abs(steps[0].next_rho - RHO) == pytest.approx(11 * abs(plain[0].next_rho - RHO), rel=1e-9)
+
+
 @pytest.mark.parametrize("name", ["lets-sam", "auto-sam"])
 def test_bounds(name):
     bounds = (0.95 * RHO, 1.02 * RHO)

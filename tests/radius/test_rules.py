@@ -134,6 +134,7 @@ def test_the_papers_estimators_carry_nothing_forward(estimator):
         make("lets-sam", estimator=estimator, memory=0.9)
 
 
-def test_only_the_cosine_is_gated():
-    with pytest.raises(ValueError, match="gated weighs the cosine: use rule='cosine' with it"):
-        make("lets-sam", gated=True)
+@pytest.mark.parametrize("option", [{"gated": True}, {"shift": 0.1}])
+def test_only_the_cosine_is_gated_or_shifted(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is for the cosine: use rule='cosine' with it"):
+        make("lets-sam", **option)

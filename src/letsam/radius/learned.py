@@ -51,6 +51,8 @@ class LearnedRadius:
     gated multiplies the cosine by γ = 1 − L_tr/L_vl, at least 0, both losses averaged over as many steps: one step
     ahead a larger radius often pays even where in the end it only keeps a network from learning, so there has to be a
     gap between the losses for it to close. Meant for losses that are never negative.
+    shift makes the walk one of log(ρ + shift): above it ρ is multiplied, far below it nearly added to, so that a first
+    radius too small to do harm is no long way from one that does some good.
     """
 
     initial: float = 0.05
@@ -66,6 +68,7 @@ class LearnedRadius:
     eps: float = 1e-8
     decay: float = 1.0
     kappa: float = 0.3
+    shift: float = 0.0
     bounds: tuple[float, float] = (1e-5, 10.0)
 
     def __post_init__(self) -> None:
@@ -74,7 +77,7 @@ class LearnedRadius:
         one_of("rule", self.rule, ("adam", "cosine"))
         bounded(self.initial, self.bounds)
         within("every", self.every, 1, math.inf)
-        for name in ("lr", "eps", "kappa"):
+        for name in ("lr", "eps", "kappa", "shift"):
             within(name, getattr(self, name), 0, math.inf)
         for beta in self.betas:
             within("betas", beta, 0, math.nextafter(1, 0))
@@ -82,8 +85,9 @@ class LearnedRadius:
         within("memory", self.memory, 0, math.nextafter(1, 0))
         if self.memory and self._as_printed:
             raise ValueError(f"{self.estimator} is one step of the paper: use memory=0, or 'finite-difference'")
-        if self.gated and self.rule != "cosine":
-            raise ValueError("gated weighs the cosine: use rule='cosine' with it")
+        for name in ("gated", "shift"):
+            if getattr(self, name) and self.rule != "cosine":
+                raise ValueError(f"{name} is for the cosine: use rule='cosine' with it")
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -113,7 +117,7 @@ class LearnedRadius:
     @property
     def unused(self) -> tuple[str, ...]:
         """Fields that the rule does not read."""
-        return ("kappa",) if self.rule == "adam" else ("lr", "betas", "eps", "decay")
+        return ("kappa", "shift") if self.rule == "adam" else ("lr", "betas", "eps", "decay")
 
     @property
     def _needs_training(self) -> bool:
@@ -208,8 +212,8 @@ class LearnedRadius:
             move = self._adam(signal["hyper_gradient"], finite, scalars)
         finite = finite & move.isfinite()
         rho = scalars["sam_rho"]
-        # ρ·exp(Δν) is ρ itself, bit for bit, when Δν is 0; exp(log ρ) would not be.
-        moved = (rho * move.exp()).clamp(*self.bounds)
+        # ρ + 0 is ρ itself, bit for bit, when Δν is 0; exp(log(ρ + s)) − s would not be.
+        moved = (rho + (rho + self.shift) * move.expm1()).clamp(*self.bounds)
         scalars["sam_rho"] = torch.where(finite, moved, rho)
         count(scalars, finite)
 
