@@ -143,7 +143,7 @@ _SOURCES = {
         "initial": "not published: the method's own ρ",
         "decay": "not published: ×0.99 in 391 steps, a CIFAR epoch",
     },
-    "auto": dict.fromkeys((*_AUTO, "kappa", "initial", "bounds"), OURS),
+    "auto": dict.fromkeys((*_AUTO, "kappa", "initial", "bounds", "shift"), OURS),
 }
 
 
@@ -255,10 +255,10 @@ def _resolve(name: str) -> tuple[Preset, dict[str, Any]]:
     if kind == "lets":
         settings, story, paper = {"initial": inner.rho, **_LETS}, "its radius learned as in the paper", LETS
     else:
-        # Start small: from a radius that is far too large, an untrained network gives no signal to shrink it. And do
-        # not get smaller: it would do no good, and be a long way back when a radius is wanted.
-        small = inner.rho / 2.5
-        settings = {"initial": small, "bounds": (small, 500 * small), **_AUTO}
+        # Start where a network that underfits loses nothing: from a radius that is far too large, an untrained one
+        # gives no signal to shrink it. And do not get smaller: in half precision there would be no ĝ − g to see.
+        small = inner.rho / 10
+        settings = {"initial": small, "bounds": (small, 200 * inner.rho), "shift": inner.rho, **_AUTO}
         story, paper = "its radius learned, nothing to tune", OURS
         inner = replace(inner, rho=None, keep=1.0)  # ĝ − g has a meaning only if both come from the same samples
     summary, paper = f"{inner.summary}; {story}", f"{inner.paper}; {paper}"

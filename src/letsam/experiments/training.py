@@ -32,7 +32,7 @@ LATER = {
     "cutout": 0,
 }
 """Settings that came after the first records: at these values they are not part of a run's identity."""
-RULE = 2
+AUTO, MATCHED = 3, 2
 """Part of the identity of auto-* and of a matched radius, and another number whenever what they do changes: a record of
 an earlier rule is not one of the present."""
 WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", dict: "a table, { … }"}
@@ -160,8 +160,10 @@ class Training:
     def identity(self) -> str:
         """Twelve hex digits that change with any setting."""
         settings = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
-        if self.method.startswith("auto-") or self.options.get("radius", {}).get("rule") == "matched":
-            settings["rule"] = RULE
+        if self.method.startswith("auto-"):
+            settings["rule"] = AUTO
+        elif self.options.get("radius", {}).get("rule") == "matched":
+            settings["rule"] = MATCHED
         if self.validation == "held-out":
             settings["epoch"] = "whole"  # earlier ones had the steps of what was left to train on
         text = json.dumps(settings, sort_keys=True)
