@@ -9,6 +9,7 @@ import letsam
 from letsam.experiments.found import find
 from letsam.experiments.recipe import Training, list_recipes, load_choices, load_recipe
 from letsam.experiments.reproduce import cells
+from letsam.experiments.training import AUTO, MATCHED
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 PAPER = {
@@ -21,6 +22,7 @@ PAPER = {
     "iwslt14": 5,
     "glue": 40,
 }
+OURS = {"label-noise": ("auto-sam",)}
 RESULT = {"matthews": 0.6, "test_accuracy": 0.9, "pearson": 0.9}
 
 
@@ -37,7 +39,8 @@ def test_every_cell_is_a_run(name):
     assert len(runs) == sum(len(table.seeds_of(column)) for _, column in cells)
     assert name == "radius-study" or len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
     if name in PAPER:
-        assert set(table.published) == {(row, column) for row in table.rows for column in table.columns}
+        rows = [row for row in table.rows if row not in OURS.get(name, ())]
+        assert set(table.published) == {(row, column) for row in rows for column in table.columns}
         assert len(table.published) == PAPER[name]
 
 
@@ -114,8 +117,10 @@ def test_a_record_of_an_earlier_rule_is_not_one_of_the_present(monkeypatch):
     matched = Training(method="sam", options={"radius": {"rule": "matched"}}, validation="held-out")
     auto, sam = Training(method="auto-asam"), Training(method="asam")
     before = auto.identity, matched.identity, sam.identity
-    monkeypatch.setattr("letsam.experiments.training.RULE", 3)
+    monkeypatch.setattr("letsam.experiments.training.AUTO", AUTO + 1)
     assert auto.identity != before[0]
+    assert (matched.identity, sam.identity) == before[1:]
+    monkeypatch.setattr("letsam.experiments.training.MATCHED", MATCHED + 1)
     assert matched.identity != before[1]
     assert sam.identity == before[2]
 

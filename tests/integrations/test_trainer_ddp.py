@@ -32,7 +32,7 @@ def test_the_ranks_have_the_same_weights_and_radius(method, folder):
     assert torch.equal(a["rho"], b["rho"])
     assert torch.equal(a["norm"], b["norm"])
     assert all(torch.equal(value, b["weights"][name]) for name, value in a["weights"].items())
-    assert method == "asam" or float(a["rho"]) != pytest.approx(0.02)
+    assert method == "asam" or float(a["rho"]) != pytest.approx(0.005)
 
 
 def test_they_are_those_of_one_process_with_the_whole_batch(folder, tmp_path):

@@ -87,7 +87,7 @@ def test_a_checkpoint_of_the_plain_base_starts_the_radius_afresh():
     plain = BASES["momentum"](model.parameters())
     opt = create("auto-sam", model)
     opt.load_state_dict(plain.state_dict())
-    assert radius(opt) == 0.02
+    assert radius(opt) == 0.005
     train(model, opt, 2)
 
 

@@ -20,7 +20,7 @@ def make(name, base_name="momentum", **options):
     model = oracle.make_model()
     base = oracle.make_base(base_name, model)
     if name.startswith("auto-"):  # one step at a time, as far as it goes
-        alone = {"initial": RHO, "bounds": (1e-5, 10.0), "every": 1, "memory": 0.0, "gated": False}
+        alone = {"initial": RHO, "bounds": (1e-5, 10.0), "shift": 0.0, "every": 1, "memory": 0.0, "gated": False}
         return model, letsam.create(name, base, model=model, **(alone | options))
     return model, letsam.create(name, base, model=model, rho=RHO, **options)
 
@@ -56,10 +56,10 @@ def test_adam_on_nu_is_torch_adam_with_exponential_decay(decay, eps):
 
 
 @pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("length_free", [False, True])
-def test_the_cosine_rule(length_free, every):
+@pytest.mark.parametrize(("length_free", "shift"), [(False, 0.0), (True, 0.0), (True, 2 * RHO)])
+def test_the_cosine_rule(length_free, shift, every):
     kappa, rho = 0.2, RHO
-    model, opt = make("auto-sam", "sgd", kappa=kappa, length_free=length_free, every=every)
+    model, opt = make("auto-sam", "sgd", kappa=kappa, length_free=length_free, shift=shift, every=every)
     for t, batches in enumerate(oracle.make_data(STEPS)):
         s = by_hand.take(model, opt.base, batches, rho)
         b = [x - y for x, y in zip(s.g_hat, s.g, strict=True)]
@@ -71,7 +71,7 @@ def test_the_cosine_rule(length_free, every):
         cosine = by_hand.dot(s.g_vl, J_b) / length
         opt.step(*oracle.closures(model, batches))
         if t % every == 0:
-            rho = rho * math.exp(kappa * every * cosine)
+            rho = (rho + shift) * math.exp(kappa * every * cosine) - shift
         assert radius(opt) == pytest.approx(rho, rel=1e-10, abs=0)
         rho = radius(opt)
     assert abs(math.log(rho / RHO)) > 1e-3
@@ -138,3 +138,10 @@ def test_the_papers_estimators_carry_nothing_forward(estimator):
 def test_only_the_cosine_is_gated_or_shifted(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} is for the cosine: use rule='cosine' with it"):
         make("lets-sam", **option)
+
+
+@pytest.mark.parametrize("method", ["sam", "asam", "gnp"])
+def test_auto_starts_at_a_tenth_of_the_usual_radius_which_is_its_shift(method):
+    rho = letsam.describe(method).defaults["rho"][0]
+    auto = {key: value for key, (value, _) in letsam.describe(f"auto-{method}").defaults.items()}
+    assert (auto["initial"], auto["bounds"], auto["shift"]) == (rho / 10, (rho / 10, 200 * rho), rho)
