@@ -69,7 +69,7 @@ def _family_row(family: str, links: str) -> list[str]:
     members = [letsam.describe(name) for name in letsam.list_methods() if page_of(name) == family]
     first = members[0]
     share = first.defaults["initial"][0] / letsam.describe(first.name.removeprefix(f"{family}-")).defaults["rho"][0]
-    rho = "that of m, at first" if share == 1 else f"{share:g} × that of m, at first"
+    rho = {"1": "", "0.1": "a tenth of "}.get(f"{share:g}", f"{share:g} × ") + "that of m, at first"
     cost = _span([m.passes for m in members]), _span([m.memory for m in members])
     return [f"[`{family}-<m>`]({links}{family}.md)", FAMILIES[family], *cost, rho, first.paper.rpartition("; ")[2]]
 
