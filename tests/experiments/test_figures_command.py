@@ -181,3 +181,23 @@ def test_a_table_of_radii_is_a_figure_with_a_line_a_column(tmp_path, monkeypatch
     done = cells(table, records(results / "reproduction"))
     assert lines == {c: {float(x.row): list(x.ours) for x in done if x.column == c} for c in ("sam", "asam")}
     assert not level
+
+
+def test_with_wrong_labels_the_accuracy_of_every_tested_epoch_is_drawn(tmp_path, monkeypatch):
+    """The last epoch is not the best one there, and a table shows the last one alone."""
+    columns = "[columns]\nright = {}\nwrong = { noise = 0.4 }\n"
+    (tmp_path / "recipes" / "noisy").mkdir(parents=True)
+    text = f'{TABLE.split("[columns]")[0]}{columns}[rows]\nerm = {{ method = "erm" }}\n'
+    (tmp_path / "recipes" / "noisy" / "recipe.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "noisy", "--seeds", "0"]) == 0
+    (drawing,) = drawings(load_recipe(tmp_path / "recipes", "noisy"), tmp_path / "results")
+    assert drawing.name == "noisy-wrong-accuracy"
+    seen = {}
+    from letsam.measure import figures
+
+    monkeypatch.setattr(figures, "curves", lambda methods, path, **rest: seen.update(rest, methods=methods) or [])
+    drawing.draw(tmp_path / "accuracy")
+    (record,) = (r for r in records(tmp_path / "results" / "reproduction").values() if r["training"]["noise"])
+    assert seen["methods"] == {"erm": [[100 * row["test_accuracy"] for row in record["rows"]]]}
+    assert seen["places"] == {"erm": [1, 2, 3, 4]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..measure import Surface, figures
 from .found import Found, find
@@ -24,7 +25,12 @@ def drawings(table: Table, results: Path) -> list[Drawing]:
     runs = find(table, records(results / table.records))
     if not isinstance(table, Figure):
         learned = [cell for cell in runs if cell.training.method.startswith(LEARNED)]
-        return [*_sensitivity(table, runs), *panels(table, learned, "radius", "radius by epoch", radii)]
+        noisy = [cell for cell in runs if cell.training.noise]  # where the last epoch is not the best one
+        return [
+            *_sensitivity(table, runs),
+            *panels(table, noisy, "accuracy", "test accuracy by epoch", _accuracies),
+            *panels(table, learned, "radius", "radius by epoch", radii),
+        ]
     if table.kind == "loss-landscape":
         measured = find(table, records(results / "measures", MEASURE))
         flat = panels(table, measured, "surface", "training loss along two random directions", _surfaces, area=True)
@@ -62,15 +68,22 @@ def _losses(cells: list[Found], path: Path) -> list[Path]:
 
 
 def _gaps(cells: list[Found], path: Path) -> list[Path]:
+    train, test = ({cell.label: _tested(cell, key) for cell in cells} for key in ("train_loss", "test_loss"))
+    return figures.generalisation_gap(train, test, path, places=_places(cells))
+
+
+def _accuracies(cells: list[Found], path: Path) -> list[Path]:
+    lines = {cell.label: [[100 * x for x in seed] for seed in _tested(cell, "test_accuracy")] for cell in cells}
+    return figures.curves(lines, path, xlabel="epoch", ylabel="test accuracy, %", places=_places(cells))
+
+
+def _places(cells: list[Found]) -> dict[str, list[int]]:
+    return {cell.label: _tested(cell, "epoch")[0] for cell in cells}
+
+
+def _tested(cell: Found, key: str) -> list[list[Any]]:
     """At the epochs that were tested, which have an accuracy: a loss that is not finite is a gap, not an epoch less."""
-    places, train, test = {}, {}, {}
-    for cell in cells:
-        tested = [[row for row in record["rows"] if row["test_accuracy"] is not None] for record in cell.records]
-        places[cell.label] = [row["epoch"] for row in tested[0]]
-        train[cell.label], test[cell.label] = (
-            [[row[key] for row in rows] for rows in tested] for key in ("train_loss", "test_loss")
-        )
-    return figures.generalisation_gap(train, test, path, places=places)
+    return [[row[key] for row in record["rows"] if row["test_accuracy"] is not None] for record in cell.records]
 
 
 def _surfaces(cells: list[Found], path: Path) -> list[Path]:
