@@ -256,7 +256,8 @@ def slope(o: Any, H: Operator, rho: Tensor, v: Tensors, v_bar: Tensors, g: Tenso
 def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State) -> tuple[Tensor, State, float]:
     """ρ_{t+1} = exp(ν_{t+1}) within bounds: Adam on ν by g_ν = −⟨a, J ρ b⟩, or ν + κ·every·γ·cos(a, J b).
 
-    With a shift s it is ν = log(ρ + s). γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means L̄ ← λ^every·L̄ + (1 − λ^every)·L.
+    With a shift s it is ν = log(ρ + s). γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means
+    L̄ ← λ^every·L̄ + (1 − λ^every)·L.
     """
     g_nu, nu = -rho * dot(a, J_b), (rho + o.shift).log()
     if o.rule == "cosine":
