@@ -57,6 +57,7 @@ def place(tmp_path_factory):
         assert main(["study", "radius", "--rows", "auto-sam", "--out", "images"]) == 0
         first = {path: path.stat().st_mtime_ns for path in (folder / "results" / "radius").iterdir()}
         assert len(first) == 3
+        assert not list((folder / "images").glob("*-sensitivity.png"))  # no radius to draw an accuracy against
         assert main(["study", "radius", "--out", "images"]) == 0
         assert all(path.stat().st_mtime_ns == time for path, time in first.items())
     return folder

@@ -21,7 +21,8 @@ ESTIMATORS = "estimators.json"
 def study_drawings(table: Table, results: Path) -> list[Drawing]:
     """All figures of the study that there are records for."""
     runs = find(table, records(results / table.records))
-    lines = [cell for cell in runs if family(cell.training)]
+    with_radii = {cell.column for cell in runs if family(cell.training) and cell.training.rho is not None}
+    lines = [cell for cell in runs if family(cell.training) and cell.column in with_radii]
     paths = [cell for cell in runs if learned(cell.training) or "radius" in cell.training.options]
     asked = [cell for cell in runs if learned(cell.training)]
     return [
