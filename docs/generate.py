@@ -12,12 +12,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import letsam
 from letsam.bench.record import title
 from letsam.bench.rows import milliseconds
 from letsam.experiments import tables
 from letsam.experiments.drawing import drawings
+from letsam.experiments.found import find
 from letsam.experiments.price_command import PRICE
 from letsam.experiments.recipe import REPRODUCTION, Figure, list_recipes, load_recipe
 from letsam.experiments.records import records
@@ -130,23 +132,29 @@ def share(x: float) -> str:
     return f"{100 * x:.0f} %"
 
 
-def cifar() -> str:
-    """Test accuracy on 10,000 CIFAR-10 images, from results/cifar-radius."""
-    records = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("cifar-radius/*.json"))]
-    methods = sorted({r["method"] for r in records}, key=lambda m: (m.startswith(("lets", "auto")), m))
-    rows = [["method", "40 % wrong labels", "clean labels"]]
-    for method in methods:
-        cells = [[r for r in records if r["method"] == method and r["noise"] == noise] for noise in (0.4, 0.0)]
-        rows.append([f"`{method}`", *(_cifar_cell(cell) for cell in cells)])
+def label_noise(column: str) -> str:
+    """A column of the paper's table of label noise, runs of full length alone: last epoch, best one, radius, paper."""
+    recipe = load_recipe(RECIPES, "label-noise")
+    rows = [["method", "passes a step", "last epoch", "best epoch", "ρ at the end", "runs", "the paper"]]
+    for cell in find(recipe, records(RESULTS / recipe.records)):
+        if cell.column == column and not cell.shortened:
+            tested = [[x["test_accuracy"] for x in r["rows"] if x["test_accuracy"] is not None] for r in cell.records]
+            last, best = (f"{100 * fmean(x):.2f}" for x in ([t[-1] for t in tested], map(max, tested)))
+            radii = [r["result"]["rho"] for r in cell.records if r["result"]["rho"] is not None]
+            published = recipe.published.get((cell.row, column))
+            passes = f"{letsam.describe(cell.training.method).passes:g}"
+            rows.append(
+                [
+                    f"`{cell.row}`",
+                    passes,
+                    f"**{last}**",
+                    best,
+                    f"{fmean(radii):.2g}" if radii else "–",
+                    str(len(tested)),
+                    "–" if published is None else f"{published[0]:.2f}",
+                ]
+            )
     return table(rows)
-
-
-def _cifar_cell(records: list[dict]) -> str:
-    if not records:
-        return ""
-    text = " / ".join(f"{r['test']:.1f}" for r in records)
-    ends = {f"{r['rho']:.2g}" for r in records if r["method"].startswith(("lets", "auto"))}
-    return f"{text} (ρ → {', '.join(sorted(ends))})" if ends else text
 
 
 def recorded(name: str) -> dict | None:
@@ -264,7 +272,7 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         "describe": lambda: description(path.stem),
         "digits": lambda: digits(SHOWN if path.name == "README.md" else None),
         "estimators": estimators,
-        "cifar": cifar,
+        "label-noise": partial(label_noise, "resnet18-40"),
         "bench-gpu": partial(bench, ON_GPU, step_time),
         "bench-others": partial(bench, ON_GPU, faster),
         "bench-overhead": partial(bench, ON_GPU + ON_CPU, overhead),
