@@ -28,3 +28,9 @@ def test_environment_names_no_user_and_no_folder() -> None:
     assert torch.__version__.split("+")[0] in text
     assert str(Path.home()) not in text
     assert str(Path.cwd()) not in text
+
+
+def test_the_environment_of_a_run_has_its_threads() -> None:
+    """Another number of them is another order of additions, and other last digits."""
+    assert record.environment("cpu")["threads"] == torch.get_num_threads()
+    assert "threads" not in record.environment()

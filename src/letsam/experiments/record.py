@@ -40,7 +40,10 @@ def finite(data: Any) -> Any:
 
 
 def environment(device: str | None = None) -> dict[str, Any]:
-    """Versions and hardware; nothing that names the user, the machine or a folder."""
+    """Versions and hardware; nothing that names the user, the machine or a folder.
+
+    Of a run, whose device is given, the threads too: on a CPU they decide in which order numbers are added.
+    """
     import torch
 
     packages = ("letsam", "torch", "numpy")
@@ -53,7 +56,7 @@ def environment(device: str | None = None) -> dict[str, Any]:
         "memory_gib": _memory(),
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "revision": _revision(),
-        **({} if device is None else {"device": device_name(device)}),
+        **({} if device is None else {"device": device_name(device), "threads": torch.get_num_threads()}),
     }
 
 
