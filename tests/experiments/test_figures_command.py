@@ -13,6 +13,7 @@ from letsam.experiments.drawing import drawings
 from letsam.experiments.recipe import load_recipe
 from letsam.experiments.records import records
 from letsam.experiments.reproduce import cells
+from letsam.report.reproduction import Section, write_page
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 FIGURES = ("convergence", "generalization-gap", "loss-landscape")
@@ -201,3 +202,9 @@ def test_with_wrong_labels_the_accuracy_of_every_tested_epoch_is_drawn(tmp_path,
     (record,) = (r for r in records(tmp_path / "results" / "reproduction").values() if r["training"]["noise"])
     assert seen["methods"] == {"erm": [[100 * row["test_accuracy"] for row in record["rows"]]]}
     assert seen["places"] == {"erm": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(("name", "columns"), [("glue", 8), ("glue-minilm", 0)])
+def test_there_is_no_difference_to_another_encoder(name, columns, tmp_path):
+    write_page(tmp_path / "page.html", [Section(load_recipe(FOLDER, name), [], "")], tmp_path, tmp_path)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count(">difference<") == columns

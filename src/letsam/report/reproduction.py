@@ -64,12 +64,12 @@ def _section(section: Section, done: dict[str, Record], results: Path, images: P
 
 
 def _column(table: Table, column: str, found: list[Cell], short: tables.Short) -> str:
-    """Ours, the paper's and the difference, for the rows of a column."""
-    rows = []
+    """Ours, the paper's and, if they are about the same thing, the difference, for the rows of a column."""
+    rows = [["", "ours (runs)", f"paper: {table.label}" if table.label else "paper", "difference"]]
     for cell in (cell for cell in found if cell.column == column):
         rows.append([cell.row, short.get((cell.row, column), cell.text), cell.paper, cell.difference])
-    headings = ["", "ours (runs)", f"paper: {table.label}" if table.label else "paper", "difference"]
-    return f'<div class="card scroll"><h3>{escape(column)}</h3>{_table([headings, *rows])}</div>'
+    shown = [row[:3] for row in rows] if table.label else rows
+    return f'<div class="card scroll"><h3>{escape(column)}</h3>{_table(shown)}</div>'
 
 
 def _flatness(table: Figure, results: Path) -> str:
