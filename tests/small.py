@@ -35,8 +35,11 @@ def create(name, model, base="momentum", **options):
 
 
 def learns(name, every=1):
-    """Options that let the radius of `auto-<m>` move far within a few steps."""
-    return {"every": every, "gated": False, "bounds": (1e-5, 10.0)} if name.startswith("auto-") else {}
+    """Options that let the radius of `auto-<m>` move far within a few steps, from one at which ĝ − g is no rounding."""
+    if not name.startswith("auto-"):
+        return {}
+    first = 4 * letsam.describe(name).defaults["initial"][0]
+    return {"every": every, "gated": False, "initial": first, "bounds": (1e-5, 10.0)}
 
 
 def closures(model, t, **options):
