@@ -30,7 +30,7 @@ from small_text import copy_pairs
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000, "fashion-mnist": 10, "digits": 10}
-SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "digits-0", "transformer", "mrpc")
+SMALL = ("resnet18", "resnet18-20", "resnet50", "cifar10", "sam", "asam", "digits-0", "transformer", "mrpc")
 RECIPE = """
 title = "Digits"
 source = "a test"
