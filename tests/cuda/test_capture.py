@@ -11,6 +11,8 @@ from torch import nn
 import letsam
 from letsam import tables
 from letsam.capture import CaptureError
+from letsam.experiments.models import COMPILE_IMAGES
+from letsam.experiments.models.resnet import resnet18
 from small import LOSS, METHODS, assert_equal, batch, create, learns, make_model, radius
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -119,6 +121,29 @@ def test_compiled(options):
     train(model, opt, 10, capture=True, compile=options)
     for p, q in zip(runs[0][0].parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5)  # other kernels round differently
+
+
+@pytest.mark.parametrize("options", [{}, {"compile": COMPILE_IMAGES}], ids=["captured", "compiled"])
+def test_a_radius_that_does_not_move_is_sam(options):
+    """In the way of the experiments: half precision, channels last, a short batch now and then, validation passes."""
+    models = []
+    for method, settings in (("sam", {"rho": 0.02}), ("auto-sam", {"initial": 0.02, "kappa": 0.0, "every": 3})):
+        torch.manual_seed(0)
+        model = resnet18(width=16).cuda().to(memory_format=torch.channels_last)
+        base = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
+        opt = letsam.create(method, base, model=model, **settings)
+        for t in range(40):
+            pair = (images(2 * t + i, 8 if t % 25 == 9 else 32) for i in range(2))
+            closures = [letsam.closure(model, LOSS, b, autocast=torch.bfloat16, capture=True, **options) for b in pair]
+            opt.step(closures[0], closures[1] if opt.needs_validation else None)
+        models.append(model)
+    assert_equal(*models)
+
+
+def images(index, n):
+    generator = torch.Generator().manual_seed(index)
+    x, y = torch.randn(n, 3, 32, 32, generator=generator), torch.randint(10, (n,), generator=generator)
+    return x.cuda().to(memory_format=torch.channels_last), y.cuda()
 
 
 def test_a_validation_batch_of_another_length_has_its_own_graph():
