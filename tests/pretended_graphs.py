@@ -34,8 +34,8 @@ def pretend(monkeypatch, *modules):
     """capture=True captures on a CPU the passes through these modules."""
     make, told = capture.Graph.__init__, {}
 
-    def captured(graph, function, arguments, through, pool):
-        make(graph, function, arguments, through, pool)
+    def captured(graph, *arguments):
+        make(graph, *arguments)
         vars(graph._graph).update(told, outputs=graph._outputs)
 
     @contextmanager

@@ -42,9 +42,9 @@ def learns(name, every=1):
     return {"every": every, "gated": False, "initial": first, "bounds": (1e-5, 10.0)}
 
 
-def closures(model, t, **options):
+def closures(model, t, loss_fn=LOSS, **options):
     dtype = next(model.parameters()).dtype
-    return (letsam.closure(model, LOSS, batch(2 * t + i, dtype=dtype), **options) for i in range(2))
+    return (letsam.closure(model, loss_fn, batch(2 * t + i, dtype=dtype), **options) for i in range(2))
 
 
 def train(model, opt, steps, first=0, **options):

@@ -5,17 +5,16 @@ its own, draws new dropout masks at every replay, and leaves the gradients where
 that `.grad` is always the same memory. It bakes in everything else that Python decided during the capture.
 
 One graph serves clean and perturbed passes: the optimizer guards the BatchNorm statistics around it. Graphs live on
-the model, die with it, and share one memory pool; each has gradients of its own.
+the model, die with it, and share one memory pool; each has gradients of its own, so that there are no more than 25.
 """
 
 from __future__ import annotations
 
 import logging
-import operator
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from .batches import leaves, replaced, signature, tensors
+from .kinds import Parts, of_loss
 from .passes import alone, untouched_rng
 
 log = logging.getLogger("letsam")
@@ -33,6 +33,8 @@ Pass = Callable[..., Outputs]
 RARE = 1 / 25
 MANY = 100
 RECENT = 1_000
+MOST = 25
+"""No more kinds than these can be one pass in 25 each."""
 FEW, OFTEN = 4, 5
 """A step has at most four passes, so what comes five times comes in several steps."""
 
@@ -47,46 +49,88 @@ class Graphs:
     A kind is captured when it comes the second time, if at least one recent pass in 25 is of that kind: the last
     batch of an epoch, which is shorter, runs eagerly. Where there are four graphs already, it has to come five times: a
     loss function that is made anew in every step is never worth a graph. What was counted is halved every 1,000 passes,
-    so that a kind that comes late is captured soon. If a parameter or buffer moves to other memory, all graphs are
-    dropped.
+    so that a kind that comes late is captured soon. Of more than 25 graphs the one that was not used for longest is
+    dropped, and all are if a parameter or buffer moves to other memory.
     """
 
     def __init__(self) -> None:
         self.captures = 0
-        self.refused = False
+        self.refused: set[Hashable] = set()
         self.pool: Any = None
-        self._parts: _Parts | None = None
+        self._parts: Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
         self._seen: Counter[Hashable] = Counter()
-        self._passes = self._eager = 0
+        self._passes = self._eager = self._asked = self._moves = 0
 
     def __reduce__(self) -> Any:
         return dict, ()  # copies and pickles of the model have no graphs, and do not need letsam
 
     def run(
-        self, eager: Pass, captured: Pass, arguments: tuple[Any, ...], kind: Hashable, model: nn.Module, loss: Any
+        self,
+        eager: Pass,
+        to_capture: Callable[[], Pass],
+        arguments: tuple[Any, ...],
+        kind: Hashable,
+        model: nn.Module,
+        loss: Any,
+        params: Sequence[nn.Parameter] = (),
+        lenient: bool = False,
     ) -> Outputs:
-        """What eager(*arguments) returns and leaves in `.grad`, through a graph of `captured` where there is one.
+        """What eager(*arguments) returns and leaves in `.grad`, through a graph of `to_capture()` where there is one.
 
-        kind is all that the graph bakes in, beside the model, the loss function and the shapes of the arguments.
+        kind is all that the graph bakes in, beside the model, the loss function and the shapes of the arguments. params
+        are trained, by the model or from elsewhere. lenient: a pass that cannot be captured runs eagerly.
         """
-        if self._parts is None or self._parts.changed():
-            self._parts = _Parts(model)
-            self._graphs.clear()
-            self._seen.clear()
-            self._passes = self._eager = 0
-        kind = (kind, self._parts.flags(model), _baked_in(loss), signature(arguments))
+        parts = self._present(model)
+        beside = [p for p in params if id(p) not in parts.params]
+        known = tuple([(id(p), p.data_ptr()) for p in beside])
+        kind = (kind, known, parts.flags(model), of_loss(loss), signature(arguments))
         self._count()
-        if kind in self._graphs:
-            return self._graphs[kind].replay(arguments)
+        if (graph := self._graphs.pop(kind, None)) is not None:
+            self._graphs[kind] = graph  # the last one used is the last one
+            return graph.replay(arguments)
+        if lenient and kind in self.refused:
+            return eager(*arguments)
         if self._is_rare(kind):
             self._tell()
             return eager(*arguments)
+        try:
+            self._graphs[kind] = graph = self._made(to_capture(), arguments, modules_of(model, loss), beside)
+        except CaptureError as error:
+            if not lenient:
+                raise
+            self.refused.add(kind)
+            log.warning("%s; such passes run eagerly", error)
+            return eager(*arguments)
+        if len(self._graphs) > MOST:
+            del self._graphs[next(iter(self._graphs))]
+        return graph.replay(arguments)
+
+    def _present(self, model: nn.Module) -> Parts:
+        """What the model is made of; if that is not what it was, no graph is good any more."""
+        self._asked += 1
+        old = self._parts
+        if old is None or old.changed():
+            self._parts = Parts(model)
+            self._graphs.clear()
+            self._seen.clear()
+            self._passes = self._eager = 0
+            self._moves += 1
+            if old is not None and self._moves == MANY and self._asked < 2 * MANY:
+                log.warning(
+                    "no pass is captured: %s of the model is another tensor in every pass; write into it in place "
+                    "(copy_, mul_, …)",
+                    old.moved(model),
+                )
+        assert self._parts is not None
+        return self._parts
+
+    def _made(self, function: Pass, arguments: Any, modules: nn.ModuleList, beside: Sequence[nn.Parameter]) -> Graph:
         begin = time.perf_counter()
-        graph = self._graphs[kind] = Graph(captured, arguments, modules_of(model, loss), self.pool)
+        graph = Graph(function, arguments, modules, self.pool, beside)
         self.captures, self.pool = self.captures + 1, graph.pool
         log.info("captured a pass over %s in %.1f s", signature(arguments), time.perf_counter() - begin)
-        return graph.replay(arguments)
+        return graph
 
     def _count(self) -> None:
         """One pass more; what is long ago counts less and less."""
@@ -100,7 +144,8 @@ class Graphs:
         self._seen[kind] += 1
         if len(self._seen) > MANY:
             self._seen = Counter(dict(self._seen.most_common(MANY // 2)) | {kind: self._seen[kind]})
-        return self._seen[kind] < max(2 if len(self._graphs) < FEW else OFTEN, RARE * self._passes)
+        tried = len(self._graphs) + len(self.refused)
+        return self._seen[kind] < max(2 if tried < FEW else OFTEN, RARE * self._passes)
 
     def _tell(self) -> None:
         """Says once that most passes are not replayed."""
@@ -125,7 +170,16 @@ def graphs_of(model: nn.Module) -> Graphs:
 class Graph:
     """One captured pass."""
 
-    def __init__(self, function: Pass, arguments: Any, modules: nn.ModuleList, pool: Any) -> None:
+    def __init__(
+        self,
+        function: Pass,
+        arguments: Any,
+        modules: nn.ModuleList,
+        pool: Any,
+        beside: Sequence[nn.Parameter] = (),
+    ) -> None:
+        function = _clearing(beside, function) if beside else function
+        self._function = function  # what was compiled for it has to live as long
         self._inputs = [x.clone() for x in tensors(arguments)]
         static = replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()
@@ -136,7 +190,8 @@ class Graph:
             with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._outputs = function(*static)
         # Views, which by the optimizer's contract are memory that the pass owns (Space.take_gradients).
-        self._gradients = [(p, p.grad.view_as(p.grad)) for p in modules.parameters() if p.grad is not None]
+        trained = {id(p): p for p in (*modules.parameters(), *beside)}.values()
+        self._gradients = [(p, p.grad.view_as(p.grad)) for p in trained if p.grad is not None]
         self.pool = self._graph.pool()
 
     def replay(self, arguments: Any) -> Outputs:
@@ -147,6 +202,17 @@ class Graph:
             p.grad = gradient
         # The next replay writes over the outputs.
         return tuple(x if x is None else x.clone() for x in self._outputs)
+
+
+def _clearing(params: Sequence[nn.Parameter], function: Pass) -> Pass:
+    """The pass after the gradients of these are cleared: it clears those of its modules alone."""
+
+    def cleared(*arguments: Any) -> Outputs:
+        for p in params:
+            p.grad = None
+        return function(*arguments)
+
+    return cleared
 
 
 def modules_of(model: nn.Module, loss: Any) -> nn.ModuleList:
@@ -228,42 +294,3 @@ def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not any(folder in Path(f.filename).parents for folder in inside)]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno} `{own[-1].line}`" if own else "its backward pass"
-
-
-class _Parts:
-    """What a model is made of, listed once: to see in every pass whether it still is so has to be cheap.
-
-    The model itself is not held: a cycle would keep its memory until the garbage collector comes by.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        modules = list(model.modules())
-        self._inner = modules[1:]
-        self._tables = [d for m in modules for d in (m._modules, m._parameters, m._buffers)]
-        self._contents = self._look()
-        self._params, self._buffers = list(model.parameters()), list(model.buffers())
-        self._places = self._where()
-
-    def _look(self) -> list[Any]:
-        return [x for d in self._tables for x in d.values()]
-
-    def _where(self) -> list[int]:
-        return [x.data_ptr() for x in self._params] + [x.data_ptr() for x in self._buffers]
-
-    def changed(self) -> bool:
-        """Whether a module, parameter or buffer was replaced, or lies elsewhere in memory."""
-        now = self._look()
-        same = len(now) == len(self._contents) and all(map(operator.is_, now, self._contents))
-        return not same or self._where() != self._places
-
-    def flags(self, model: nn.Module) -> tuple[bool, ...]:
-        """What Python looks at during a pass."""
-        return model.training, *[m.training for m in self._inner], *[p.requires_grad for p in self._params]
-
-
-def _baked_in(loss: Any) -> Hashable:
-    """The flags of a loss function that is a module, and where its tensors lie: it is small, and may be a new one."""
-    if not isinstance(loss, nn.Module):
-        return None
-    held = [*loss.parameters(), *loss.buffers()]
-    return *[m.training for m in loss.modules()], *[(id(x), x.data_ptr(), x.requires_grad) for x in held]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import logging
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -69,6 +70,8 @@ class Closure:
         self.compile = tuple(sorted(compile.items())) if isinstance(compile, Mapping) else bool(compile)
         self._evaluate = evaluate
         self._chosen: Tensor | None = None
+        self.params: Sequence[nn.Parameter] = ()
+        """What is trained, as the optimizer knows it: a loss function may use weights that no module holds."""
         self.losses: Tensor | None = None
         """Losses of the samples in the last pass, if the loss function returns them (reduction="none")."""
 
@@ -112,24 +115,19 @@ class Closure:
                 raise CaptureError(f"the pass cannot be captured: {reason}")
             _say_once(f"a pass runs eagerly: {reason}")
             return run(*arguments)
-        graphs = graphs_of(self.model)
-        if graphs.refused:
-            return run(*arguments)
-        captured = getattr(self._compiled_twin(), name) if self.compile is not False else run
-        kind = name, self.loss_fn, self.autocast, self.micro_batches, self.scaler, self.compile
-        try:
-            return graphs.run(run, captured, arguments, kind, self.model, self.loss_fn)
-        except CaptureError as error:
-            if self.capture != "try":
-                raise
-            graphs.refused = True
-            log.warning("%s; passes run eagerly", error)
-        return run(*arguments)
+        to_capture = lambda: run if self.compile is False else getattr(self._compiled_twin(), name)  # noqa: E731
+        device = next(self.model.parameters()).device.type
+        around = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        kind = name, self.autocast, around, self.micro_batches, self.scaler, self.compile
+        lenient = self.capture == "try"
+        return graphs_of(self.model).run(
+            run, to_capture, arguments, kind, self.model, self.loss_fn, self.params, lenient
+        )
 
     def _compiled_twin(self) -> Closure:
         """The same closure over a compiled model: a batch that is not captured runs uncompiled."""
         twin = copy.copy(self)
-        twin._evaluate = _compiled(self.compile)
+        twin._evaluate, twin.batch = _compiled(self.compile), ()
         return twin
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -160,8 +158,8 @@ class Closure:
         # scale(1) is the scale itself, on the device: no private attribute, no wait.
         assert self.scaler is not None
         inverse = self.scaler.scale(torch.ones((), device=device)).reciprocal()
-        gradients = [p.grad for p in modules_of(self.model, self.loss_fn).parameters() if p.grad is not None]
-        torch._foreach_mul_(gradients, inverse)
+        params = {id(p): p for p in (*modules_of(self.model, self.loss_fn).parameters(), *self.params)}.values()
+        torch._foreach_mul_([p.grad for p in params if p.grad is not None], inverse)
 
     def _loss(self, batch: Batch) -> Tensor:
         with self._context():
@@ -201,9 +199,10 @@ def evaluate(model: nn.Module, loss_fn: Callable[..., Tensor] | None, batch: Bat
     return loss_fn(model(*inputs), target)
 
 
-@cache
 def _compiled(options: bool | tuple[tuple[str, Any], ...]) -> Callable[..., Tensor]:
-    return torch.compile(evaluate, dynamic=False, options=dict(options) if isinstance(options, tuple) else None)
+    """`evaluate` compiled, with code of its own: of one code torch keeps eight versions, and runs others uncompiled."""
+    fresh = FunctionType(evaluate.__code__.replace(), evaluate.__globals__, evaluate.__name__)
+    return torch.compile(fresh, dynamic=False, options=dict(options) if isinstance(options, tuple) else None)
 
 
 def _on_gpu(model: nn.Module) -> bool:

@@ -6,7 +6,9 @@ beats it on a GPU. tables.py turns lists into what a kernel can read.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any
 
 import torch
 import triton
@@ -30,6 +32,18 @@ __all__ = [
 ]
 
 
+def _where_it_lies(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Triton launches on the current device, which need not be that of the lists."""
+
+    @wraps(launch)
+    def launched(where: Table, *arguments: Any) -> Any:
+        with torch.cuda.device_of(where.rows[0]):
+            return launch(where, *arguments)
+
+    return launched
+
+
+@_where_it_lies
 def move_(where: Table, s: Tensor, done: Tensor) -> None:
     """Of (θ, backup, u): backup ← θ and θ ← θ + s·u; done ← 1, an int32, to be seen if the host was interrupted."""
     theta, backup, u = where.rows
@@ -37,6 +51,7 @@ def move_(where: Table, s: Tensor, done: Tensor) -> None:
     _move[(where.blocks,)](theta, backup, u, *where.places, s, done, KEEP=True, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def add_(where: Table, s: Tensor) -> None:
     """Of (a, b): a ← a + s·b."""
     a, b = where.rows
@@ -44,24 +59,28 @@ def add_(where: Table, s: Tensor) -> None:
     _move[(where.blocks,)](a, a, b, *where.places, s, s, KEEP=False, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def carry_(where: Table, keep: float, finite: Tensor) -> None:
     """Of (new, old): new ← new + keep·old if finite, else old."""
     types = {"NEW": where.types[0], "OLD": where.types[1]}
     _carry[(where.blocks,)](*where.rows, *where.places, keep, finite, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def across_(where: Table, found: Tensor) -> None:
     """Of (a, b): b ← (a − b) − s·a with s = ⟨a − b, a⟩/⟨a, a⟩, 0 if a is; found: their products."""
     types = dict(zip("AB", where.types, strict=True))
     _across[(where.blocks,)](*where.rows, *where.places, found, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def surrogate_(where: Table, alpha: float, found: Tensor) -> None:
     """Of (g, ĝ): ĝ ← ĝ − α(g − cĝ) with c = ⟨g,ĝ⟩/⟨ĝ,ĝ⟩, 0 if ĝ is; found: their products."""
     types = dict(zip(("G", "H"), where.types, strict=True))
     _surrogate[(where.blocks,)](*where.rows, *where.places, alpha, found, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def adam(where: Table, c1: Tensor, c2: Tensor, rate: float, betas: tuple[float, float], eps: float) -> None:
     """Of (b, g, m, v, out): out ← J·b, J as in radius/jacobian.py; c: the corrections of each tensor."""
     types = dict(zip(("B", "G", "M", "V", "OUT"), where.types, strict=True))
@@ -69,6 +88,7 @@ def adam(where: Table, c1: Tensor, c2: Tensor, rate: float, betas: tuple[float, 
     _adam[(where.blocks,)](*where.rows, *where.places, c1, c2, *numbers, BLOCK=BLOCK, **types)
 
 
+@_where_it_lies
 def squares(where: Table) -> Tensor:
     """Of (a,): ‖a‖² in float64."""
     out = where.rows[0].new_empty(where.blocks, dtype=torch.float32)
@@ -76,6 +96,7 @@ def squares(where: Table) -> Tensor:
     return out.sum(dtype=torch.float64)
 
 
+@_where_it_lies
 def products(where: Table) -> Tensor:
     """Of (a, b): ⟨a,a⟩, ⟨a,b⟩ and ⟨b,b⟩ in float64."""
     out = where.rows[0].new_empty((where.blocks, 3), dtype=torch.float32)
@@ -83,6 +104,7 @@ def products(where: Table) -> Tensor:
     return out.sum(0, dtype=torch.float64)
 
 
+@_where_it_lies
 def adaptive(where: Table, filters: tuple[int, ...], xi: float) -> Tensor:
     """Of (θ, g, u): u ← T²g; returns ‖Tg‖² and ‖u‖². filters: how many each tensor has, 0: T is element-wise."""
     count, tensor_of, index_of, length_of, first_of = _filters(where.sizes, filters, where.rows[0].device)

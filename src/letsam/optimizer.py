@@ -219,6 +219,8 @@ class SharpnessAware(Wrapper):
 
     def _pass(self, closure: Pass) -> Tensor:
         self.last.passes += 1
+        if isinstance(closure, Closure):
+            closure.params = self._params
         return run_pass(closure, self._params, self._device)
 
     def _step_base(self) -> None:

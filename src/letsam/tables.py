@@ -54,12 +54,14 @@ def _row(some: Sequence[Tensor]) -> Row | None:
     if key not in _rows:
         if len(_rows) >= 256:  # gradients that keep moving
             _rows.clear()
-        _rows[key] = _made(some, addresses, strides) if _fits(some) else None
+        _rows[key] = _made(some, addresses) if _fits(some) else None
     return _rows[key]
 
 
-def _made(some: Sequence[Tensor], addresses: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Row:
+def _made(some: Sequence[Tensor], addresses: tuple[int, ...]) -> Row:
     sizes = tuple(x.numel() for x in some)
+    # The stride of a dimension of length 1 says nothing: a 1×1 filter has several, and one order in memory.
+    strides = tuple(tuple(step for step, n in zip(x.stride(), x.shape, strict=True) if n > 1) for x in some)
     return Row(on_device(addresses, some[0].device), _TYPES[some[0].dtype], sizes, strides)
 
 

@@ -1,14 +1,15 @@
 """capture=True where there is no GPU: the eager closure, and one line in the log."""
 
 import logging
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
 
 import letsam
-from letsam import closures
-from letsam.capture import Graphs, graphs_of
+from letsam import capture, closures
+from letsam.capture import CaptureError, Graphs, graphs_of
 from pretended_graphs import pretend
 from small import LOSS, assert_equal, batch, create, make_model, train
 
@@ -59,7 +60,7 @@ def eager_passes(kinds, monkeypatch):
     model, graphs, eager = nn.Linear(1, 1), Graphs(), []
     for kind in kinds:
         run = lambda x, kind=kind: eager.append(kind) or (None,)  # noqa: E731
-        graphs.run(run, lambda x: (None,), (torch.ones(1),), kind, model, None)
+        graphs.run(run, lambda: lambda x: (None,), (torch.ones(1),), kind, model, None)
     return graphs, eager
 
 
@@ -98,3 +99,132 @@ def test_one_batch_that_cannot_be_captured_runs_eagerly_and_the_others_are_captu
     train(model, opt, 4, capture="try")
     assert caplog.messages == ["a pass runs eagerly: it lies elsewhere"]
     assert graphs_of(model).captures == 1
+
+
+class Temperature(nn.Module):
+    """A weight that no module of a closure has: a plain function divides by it."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.9))
+
+    def loss(self, output, target):
+        return LOSS(output / self.scale, target)
+
+
+def with_temperature(steps=8, **options):
+    model, temperature = make_model(), Temperature()
+    base = torch.optim.SGD([*model.parameters(), *temperature.parameters()], lr=0.05, momentum=0.9)
+    opt = letsam.create("sam", base, model=model)
+    for t in range(steps):
+        opt.step(letsam.closure(model, temperature.loss, batch(2 * t), **options))
+        if "scaler" in options:
+            options["scaler"].update()
+    return model, temperature
+
+
+def test_weights_that_only_the_loss_function_knows_are_trained_by_captured_passes(monkeypatch):
+    eager = with_temperature()
+    model, temperature = make_model(), Temperature()
+    pretend(monkeypatch, model, temperature)
+    base = torch.optim.SGD([*model.parameters(), *temperature.parameters()], lr=0.05, momentum=0.9)
+    opt = letsam.create("sam", base, model=model)
+    for t in range(8):
+        opt.step(letsam.closure(model, temperature.loss, batch(2 * t), capture=True))
+    assert graphs_of(model).captures == 1  # a bound method is equal to itself, though it is made anew
+    assert_equal(eager[0], model)
+    assert torch.equal(eager[1].scale, temperature.scale)
+
+
+def test_a_scaler_unscales_them_too():
+    plain, scaled = with_temperature(), with_temperature(scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
+    assert_equal(plain[0], scaled[0])  # a power of two changes no bit
+    assert torch.equal(plain[1].scale, scaled[1].scale)
+    assert plain[1].scale != 0.9
+
+
+def test_a_loss_of_torch_that_is_made_anew_is_the_same_one(monkeypatch):
+    model = make_model()
+    pretend(monkeypatch, model)
+    opt = create("sam", model)
+    for t in range(12):
+        smoothing = 0.0 if t < 6 else 0.1
+        train(model, opt, 1, first=t, loss_fn=nn.CrossEntropyLoss(label_smoothing=smoothing), capture=True)
+    assert graphs_of(model).captures == 2
+
+
+def test_a_loss_without_a_hash(monkeypatch):
+    @dataclass
+    class Smoothed:
+        share: float
+
+        def __call__(self, output, target):
+            return nn.functional.cross_entropy(output, target, label_smoothing=self.share)
+
+    model = make_model()
+    pretend(monkeypatch, model)
+    train(model, create("sam", model), 4, loss_fn=Smoothed(0.1), capture=True)
+    assert graphs_of(model).captures == 1
+
+
+def test_of_many_graphs_those_that_are_not_used_are_dropped(monkeypatch):
+    kinds = [f"epoch {e}" for e in range(60) for _ in range(100)]
+    graphs, _ = eager_passes(kinds, monkeypatch)
+    assert graphs.captures > 40
+    assert len(graphs._graphs) == 25
+
+
+def test_a_buffer_that_is_another_tensor_in_every_pass_is_named(monkeypatch, caplog):
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = make_model()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen = self.seen + 1
+            return self.net(x)
+
+    model = Counting()
+    pretend(monkeypatch, model)
+    train(model, create("sam", model), 60, capture=True)
+    assert graphs_of(model).captures == 0
+    assert [m for m in caplog.messages if "no pass is captured: seen of the model is another tensor" in m]
+
+
+def test_what_one_closure_may_run_eagerly_another_may_not(monkeypatch, caplog):
+    model = make_model()
+    pretend(monkeypatch, model)
+
+    def fails(*_):
+        raise CaptureError("the pass cannot be captured: it waits")
+
+    monkeypatch.setattr(capture, "_warm_up", fails)
+    opt = create("sam", model)
+    train(model, opt, 6, capture="try")
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith("; such passes run eagerly")
+    with pytest.raises(CaptureError, match="the pass cannot be captured"):
+        train(model, opt, 3, capture=True)
+
+
+def test_an_autocast_around_the_step_is_part_of_what_is_captured(monkeypatch):
+    model = make_model()
+    pretend(monkeypatch, model)
+    opt = create("sam", model)
+    train(model, opt, 3, capture=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        train(model, opt, 3, capture=True)
+    assert graphs_of(model).captures == 2
+
+
+def test_every_model_is_compiled_however_many_there_were(monkeypatch):
+    """torch keeps eight versions of one code and runs the others uncompiled."""
+    compiled, compile = [], torch.compile
+    backend = lambda graph, inputs: compiled.append(graph) or graph  # noqa: E731
+    monkeypatch.setattr(torch, "compile", lambda f, **_: compile(f, backend=backend, dynamic=False))
+    torch.compiler.reset()
+    for n in range(10):
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, 10 + n))
+        assert closures._compiled(True)(model, LOSS, batch(0)).mean() > 0
+    assert len(compiled) == 10

@@ -208,6 +208,15 @@ def test_what_does_not_fit_has_no_table():
         assert kernels.table(*lists) is None
 
 
+def test_a_dimension_of_length_one_has_no_layout():
+    """A 1×1 filter: channels last or not is the same order in memory."""
+    a, b = torch.randn(6, 4, 1, 1), torch.randn(6, 4, 1, 1).to(memory_format=torch.channels_last)
+    b = b.as_strided(b.shape, (4, 1, 4, 4))
+    assert a.stride() != b.stride()
+    found = kernels.products(kernels.table([a], [b]))
+    assert float(found[1]) == pytest.approx(float((a * b).sum()), rel=1e-5)
+
+
 def test_another_length_at_the_same_address_is_another_table():
     x = torch.ones(8192)
     assert float(kernels.squares(kernels.table([x[:4000]]))) == 4000

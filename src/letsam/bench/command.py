@@ -21,11 +21,11 @@ def bench(settings: Settings, out: Path, console: Console, as_json: bool) -> Non
     settings = settings.resolved()
     check_out(out)
     record = run(settings, display_for(console))
+    failed = failures(record)
+    if len(failed) == len(record["rows"]):  # nothing that is worth an earlier record
+        raise RuntimeError(f"nothing could be timed; {failed[0]}")
     write_record(out, record)
     _show(record, out, console, as_json)
-    failed = failures(record)
-    if len(failed) == len(record["rows"]):
-        raise RuntimeError(f"nothing could be timed; {failed[0]}")
 
 
 def show(path: Path, console: Console, as_json: bool) -> None:
