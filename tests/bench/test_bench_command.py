@@ -159,18 +159,20 @@ def test_without_the_package_a_line_says_so(tmp_path, capsys, monkeypatch):
     assert len(json.loads((tmp_path / "bench.json").read_text())["rows"]) == 3
 
 
-def test_nothing_timed_is_a_failure(tmp_path, capsys, monkeypatch):
+def test_nothing_timed_is_a_failure_and_keeps_the_record(tmp_path, capsys, monkeypatch):
     import letsam.bench.measure as measure
 
     def fails(*_):
         raise RuntimeError("no luck")
 
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *SMALL, "--methods", "erm"]) == 0
+    before = (tmp_path / "bench.json").read_text()
     everybody = [measure.Contender("a", "plain", "eager", fails)]
     monkeypatch.setattr(measure, "contenders", lambda _: (everybody, []))
-    monkeypatch.chdir(tmp_path)
     assert main(["bench", *SMALL]) == 1
     assert "nothing could be timed; a, eager: RuntimeError: no luck" in capsys.readouterr().err
-    assert (tmp_path / "bench.json").exists()
+    assert (tmp_path / "bench.json").read_text() == before
 
 
 def test_a_terminal_gets_a_bar():

@@ -27,7 +27,7 @@ def verdict_rows(table: Table, done: dict[str, Record]) -> Rows:
 
 def signal_rows(table: Table, done: dict[str, Record]) -> Rows:
     """What the learned radii were asked for in every quarter, and how far ν moved in an update; means."""
-    rows = [["task", "method", "quarter 1", "2", "3", "4", "size of an update of ν"]]
+    rows = [["task", "method", "quarter 1", "2", "3", "4", "size of an update of log ρ"]]
     for cell in (cell for cell in find(table, done) if learned(cell.training)):
         shares = [fmean(quarter) for quarter in zip(*(by_quarter(r["rows"]) for r in cell.records), strict=True)]
         step = fmean(row["nu_step"] for record in cell.records for row in record["rows"] if "nu_step" in row)
