@@ -9,6 +9,8 @@ import torch
 
 from letsam.cli import main
 from letsam.experiments.data.glue import GLUE, read
+from letsam.experiments.recipe import Training
+from letsam.experiments.seen import PARTIAL, seen
 from letsam.experiments.source import load
 from small_glue import examples, lines_of, write_task
 
@@ -58,9 +60,13 @@ def test_a_file_without_a_last_newline_has_its_last_line(tmp_path: Path) -> None
 
 
 BAD = [
-    ("rte", "label", "lable", "RTE/dev.tsv has no column 'label' (it has index, sentence1, sentence2, lable)"),
-    ("mrpc", "#2 String", "String 2", "MRPC/dev.tsv has no column '#2 String'"),
-    ("mnli", "gold_label", "gold", "MNLI/dev_matched.tsv has no column 'gold_label'"),
+    ("rte", "label", "lable", "RTE/dev.tsv has 'lable' as column 4, not 'label'"),
+    ("rte", "\tlabel", "", "RTE/dev.tsv has nothing as column 4, not 'label'"),
+    ("rte", "label", "label\tmore", "RTE/dev.tsv has 5 columns, not 4"),
+    ("rte", "sentence1\tsentence2", "sentence2\tsentence1", "has 'sentence2' as column 2, not 'sentence1'"),
+    ("stsb", "genre", "sentence1", "STS-B/dev.tsv has 'sentence1' as column 2, not 'genre'"),
+    ("mrpc", "#2 String", "String 2", "MRPC/dev.tsv has 'String 2' as column 5, not '#2 String'"),
+    ("mnli", "gold_label", "gold", "MNLI/dev_matched.tsv has 'gold' as column 16, not 'gold_label'"),
     ("rte", "\tentailment\n", "\tmaybe\n", "has the label 'maybe', and RTE has entailment, not_entailment"),
     ("cola", "x\t1\tx", "x\t2\tx", "has the label '2', and CoLA has 0, 1"),
     ("stsb", "5.000", "7.5", "has the score '7.5', and STS-B has scores from 0 to 5"),
@@ -77,6 +83,42 @@ def test_bad_files(tmp_path: Path, place: Path, capsys: Capture, name: str, old:
     path.write_text(text.replace(old, new, 1))
     assert line in fails(capsys, "--source", "glue")
     assert not (place / name).exists()
+
+
+def test_a_training_set_is_no_development_set(tmp_path: Path, place: Path, capsys: Capture) -> None:
+    folder = write_task(tmp_path / "glue", "rte")
+    header, *lines = (folder / "train.tsv").read_text().splitlines()
+    (folder / "dev.tsv").write_text("\n".join([header, *reversed(lines)]))
+    assert "every example of RTE, dev.tsv, is in train.tsv, too" in fails(capsys, "--source", "glue")
+    assert not (place / "rte").exists()
+
+
+def test_what_is_not_as_published_is_told(tmp_path: Path, place: Path, capsys: Capture) -> None:
+    """The training set lacks a row, which is noted and no more; the development set is cut, and has empty sentences."""
+    folder = write_task(tmp_path / "glue", "rte", n=2489, dev=277)
+    assert main(["data", "glue", "--source", "glue"]) == 0
+    out = capsys.readouterr().out
+    assert "note: RTE, train: 2,489 examples where 2,490 are published\n" in out
+    assert "RTE, dev" not in out
+    assert PARTIAL not in seen(Training(data="rte", model="some/encoder"), *load("rte", None, "cpu"))
+    lines = (folder / "dev.tsv").read_text().splitlines()[:41]
+    (folder / "dev.tsv").write_text("\n".join([*lines[:-2], "1\t\t \tentailment", "2\tgood\t\tnot_entailment"]))
+    (place / "rte").rename(tmp_path / "before")
+    assert main(["data", "glue", "--source", "glue"]) == 0
+    line = "note: RTE, dev: 40 examples where 277 are published, 2 with an empty sentence; runs on it count as"
+    assert line in capsys.readouterr().out.replace("\n", " ")
+    assert seen(Training(data="rte", model="some/encoder"), *load("rte", None, "cpu"))[PARTIAL]
+
+
+@pytest.mark.parametrize(
+    ("split", "examples", "empty", "whole"),
+    [
+        *(("dev", 408, 4, True), ("dev", 407, 0, False), ("dev", 409, 0, False), ("dev", 408, 5, False)),
+        *(("train", 3632, 0, True), ("train", 3631, 0, False), ("train", 3668, 37, False)),
+    ],
+)
+def test_which_splits_are_the_published_ones(split: str, examples: int, empty: int, whole: bool) -> None:
+    assert GLUE["mrpc"].is_whole(split, examples, empty) is whole
 
 
 def test_files_of_another_kind(tmp_path: Path, place: Path, capsys: Capture) -> None:

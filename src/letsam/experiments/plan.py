@@ -27,14 +27,7 @@ SAMPLES = {
     "digits": 1000,
     "iwslt14": 4_600_000,
     "multi30k": 600_000,
-    "cola": 8_551,
-    "sst2": 67_349,
-    "mrpc": 3_668,
-    "stsb": 5_749,
-    "qqp": 363_846,
-    "mnli": 392_702,
-    "qnli": 104_743,
-    "rte": 2_490,
+    **{name: corpus.counts["train"] for name, corpus in GLUE.items()},
 }
 """Images or classified sentences of an epoch; of translation the tokens of the longer side, padding included."""
 PAIRS = {"iwslt14": 160_239, "multi30k": 28_998}

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from .data import imagenet
+from .data.glue import empty
 from .data.hashes import label_hash, pixel_hash
 from .data.imagenet import Files
 from .data.images import Images
@@ -27,7 +28,7 @@ def seen(training: Training, train: AnySet, test: AnySet) -> Facts:
         classes = len(train.corpus.classes) if isinstance(train, Sentences) else train.classes
         true = train.labels.cpu()[chosen(training, len(train))]
         facts["noise"] = noise_record(true, symmetric_noise(true, classes, training.noise, training.seed))
-    if isinstance(train, Files) and isinstance(test, Files) and not (_whole(train) and _whole(test)):
+    if not (_whole(train, "train") and _whole(test, "dev")):
         facts[PARTIAL] = True
     return facts
 
@@ -58,5 +59,11 @@ def _facts(data: AnySet) -> Facts:
     return {"pairs": len(data), "tokens_sha256": digest.hexdigest()}
 
 
-def _whole(files: Files) -> bool:
-    return files.classes == imagenet.CLASSES and len(files) == imagenet.IMAGES[files.split]
+def _whole(data: AnySet, split: str) -> bool:
+    """Whether a set is the published one; of those that cannot be stored in part, yes."""
+    if isinstance(data, Files):
+        return data.classes == imagenet.CLASSES and len(data) == imagenet.IMAGES[data.split]
+    if isinstance(data, Sentences):
+        rest = data.mismatched is None or _whole(data.mismatched, "mismatched")
+        return rest and data.corpus.is_whole(split, len(data), empty(data.texts))
+    return True

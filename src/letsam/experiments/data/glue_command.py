@@ -27,6 +27,9 @@ def data(place: Path, source: Path | None, console: Console) -> None:
         folders = ", ".join(corpus.folder for corpus in GLUE.values())
         raise ValueError(f"there is no task of GLUE in {place}: give --source a folder with {folders}, or some of them")
     console.print(_table(there))
+    for name, stored in there.items():
+        for line in _departures(GLUE[name], stored):
+            note(console, line)
     note(console, f"folder {place}")
 
 
@@ -56,6 +59,17 @@ def _found(
                 note(console, f"note: {corpus.folder} has no {', '.join(lacking)}, so it is left out")
                 continue
             yield corpus, read(corpus, source / corpus.folder), {"kind": "TSV files", "name": source.resolve().name}
+
+
+def _departures(corpus: Corpus, facts: store.Facts | None) -> Iterator[str]:
+    """In which splits a stored task is not the published one, and what follows from it."""
+    for split, part in facts["splits"].items() if facts else ():
+        examples, published, empty = part["examples"], corpus.counts[split], part.get("empty", 0)
+        what = [f"{examples:,} examples where {published:,} are published"] if examples != published else []
+        what += [f"{empty:,} with an empty sentence"] if empty else []
+        follows = "" if corpus.is_whole(split, examples, empty) else "; runs on it count as runs on a part of the set"
+        if what:
+            yield f"note: {corpus.folder}, {split}: {', '.join(what)}{follows}"
 
 
 def _table(there: dict[str, store.Facts | None]) -> Table:

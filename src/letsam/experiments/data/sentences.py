@@ -3,7 +3,7 @@
 A stored task of GLUE is a folder `<place>/<task>` with two files:
 
     sentences.safetensors   {train,dev,mismatched}_texts: bytes of JSON, [[sentence, …], …]; …_labels
-    source.json             where it came from, examples, lines that were left out, hashes
+    source.json             where it came from, examples, those with an empty sentence, lines that were left out, hashes
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from . import store
-from .glue import GLUE, Corpus, Example, Read
+from .glue import GLUE, Corpus, Example, Read, check_apart, empty
 
 FILE = "sentences.safetensors"
 
@@ -40,12 +40,14 @@ class Sentences:
 
 def make(corpus: Corpus, found: Read, origin: dict[str, str]) -> tuple[dict[str, Tensor], store.Facts]:
     """(tensors, facts) of a task to be stored."""
+    check_apart(corpus, found.examples)
     named, parts = {}, {}
     for split, examples in found.examples.items():
         text = json.dumps([texts for texts, _ in examples], ensure_ascii=False).encode()
         named[f"{split}_texts"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         named[f"{split}_labels"] = _labels(corpus, examples)
-        parts[split] = {"examples": len(examples), "text_sha256": hashlib.sha256(text).hexdigest()}
+        facts = {"examples": len(examples), "empty": empty(texts for texts, _ in examples)}
+        parts[split] = {**facts, "text_sha256": hashlib.sha256(text).hexdigest()}
     parts["train"]["left_out"] = found.left_out
     return named, {"name": corpus.name, "title": corpus.folder, "splits": parts, "source": origin}
 
