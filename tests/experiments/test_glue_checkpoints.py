@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from letsam.experiments.models.classifier import Classifier, load_classifier
+from letsam.experiments.models.classifier import Classifier, load_classifier, load_tokenizer
 from letsam.experiments.recipe import Training
 from letsam.experiments.sentence_task import SentenceTask
 from small_glue import SMALL, save_bert, save_encoder, save_tokenizer, small_sets
@@ -64,6 +64,17 @@ def test_a_whole_checkpoint_says_nothing_and_a_head_of_other_classes_is_drawn(be
         load_classifier(bert, NAMES, 2, None).model.save_pretrained(tmp_path / "of two")
         assert load_classifier(str(tmp_path / "of two"), NAMES, 3, None).model.classifier.out_features == 3
     assert not caplog.text
+
+
+def test_a_checkpoint_that_is_not_there_is_noticed_at_its_config_and_the_hub_is_silent(bert):
+    """Without a network every file is tried five times, with a line for each try."""
+    hub = logging.getLogger("huggingface_hub")
+    hub.setLevel(logging.WARNING)
+    Path(bert, "config.json").unlink()
+    with pytest.raises(ValueError, match=r"the checkpoint .* cannot be loaded") as error:
+        load_tokenizer(bert)
+    assert "\n" not in str(error.value)
+    assert not hub.isEnabledFor(logging.WARNING)
 
 
 def cut_file(checkpoint):

@@ -87,6 +87,7 @@ class Classifier(nn.Module):
 
 def load_tokenizer(checkpoint: str) -> Any:
     """The tokenizer of a checkpoint; ValueError with one line if there is none, or it cannot fill rows up."""
+    _loaded("AutoConfig", checkpoint)  # a tokenizer has many files, and each is asked for again and again
     tokenizer = _loaded("AutoTokenizer", checkpoint)
     if tokenizer.pad_token_id is None:
         raise ValueError(f"the tokenizer of {checkpoint} has no padding token; choose an encoder, such as DeBERTa")
@@ -121,8 +122,10 @@ def place_of(checkpoint: str) -> str:
 def _loaded(kind: str, checkpoint: str, **options: Any) -> Any:
     try:
         import transformers
+        from huggingface_hub.utils import logging as hub_logging
     except ImportError:
         raise ValueError("sentences need transformers: pip install 'letsam[transformers]'") from None
+    hub_logging.set_verbosity_error()  # every try of every file is a line
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
