@@ -19,6 +19,7 @@ from letsam.experiments.models.classifier import load_classifier
 from letsam.experiments.optimizers import optimizer
 from letsam.experiments.plan import Speeds, steps_per_epoch
 from letsam.experiments.recipe import Training
+from letsam.experiments.record import environment
 from letsam.experiments.records import FORMAT, RUN
 from letsam.experiments.reproduce import name_of, record, score
 from small_glue import save_bert, save_deberta, save_gpt2, small_sets, write_task
@@ -246,7 +247,7 @@ def test_steps_and_minutes_of_a_checkpoint(tmp_path, settings):
     assert steps_per_epoch(training) == 115
     assert Speeds([tmp_path], "cpu").minutes(training)[0] > 0
     run = replace(training, epochs=1)
-    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, "result": {}}
+    facts = {"kind": RUN, "format": FORMAT, "environment": environment("cpu"), "result": {}}
     record = facts | {"identity": run.identity, "training": asdict(run), "rows": [{"seconds_with_test": 60.0}]}
     (tmp_path / "run.json").write_text(json.dumps(record))
     speeds = Speeds([tmp_path], "cpu")

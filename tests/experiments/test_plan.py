@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from letsam.experiments.checkpoint import save_checkpoint
-from letsam.experiments.plan import Speeds, missing, passes, steps_per_epoch, to_go, within
+from letsam.experiments.plan import Speeds, machine, missing, passes, steps_per_epoch, to_go, within
 from letsam.experiments.recipe import Training, load_recipe
 from letsam.experiments.records import BENCH, FORMAT, RUN
 
@@ -71,8 +71,9 @@ def test_rows_are_as_long_as_their_sentences(tmp_path):
     assert (speeds.minutes(short)[0] - 0.1) / passes(short) == pytest.approx(a_pass["mrpc"] / 2)
 
 
-def finished(folder, run, *seconds):
-    facts = {"kind": RUN, "format": FORMAT, "environment": {"device": "Some GPU"}, "result": {}}
+def finished(folder, run, *seconds, device=("Some GPU",)):
+    where = dict(zip(("device", "processor"), device, strict=False))
+    facts = {"kind": RUN, "format": FORMAT, "environment": where, "result": {}}
     rows = [{"seconds_with_test": x} for x in seconds]
     record = {**facts, "identity": run.identity, "training": asdict(run), "rows": rows}
     write(folder, run.identity, record)
@@ -89,6 +90,13 @@ def test_finished_runs_come_before_the_benchmark(measured):
     finished(measured, Training(method="erm", epochs=2), 20.0, 15.0)
     assert Speeds([measured], "Some GPU").minutes(Training()) == (pytest.approx((5 + 200 * 15) / 60), True)
     assert Speeds([measured], "Some GPU").minutes(Training(data="cifar100"))[0] < 10  # other data: the benchmark
+
+
+def test_another_processor_is_another_machine(tmp_path):
+    finished(tmp_path, Training(), 60.0, 60.0, device=machine("cpu"))
+    assert Speeds([tmp_path], "cpu").minutes(Training()) == (pytest.approx(200.0), True)
+    finished(tmp_path, Training(), 60.0, 60.0, device=("cpu", "Another CPU"))
+    assert not Speeds([tmp_path], "cpu").minutes(Training())[1]
 
 
 def test_epochs_in_a_checkpoint_are_not_planned_again(measured, tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from letsam.experiments.plan import Speeds
+from letsam.experiments.record import environment
 from letsam.experiments.records import FORMAT, RUN, records
 from letsam.experiments.training import Training
 
@@ -15,7 +16,7 @@ OTHER = Training(method="erm")
 
 def record(run, **changes):
     facts = {"identity": run.identity, "training": asdict(run), "result": {}, "rows": [{"seconds_with_test": 60.0}]}
-    return {"kind": RUN, "format": FORMAT, "environment": {"device": "cpu"}, **facts} | changes
+    return {"kind": RUN, "format": FORMAT, "environment": environment("cpu"), **facts} | changes
 
 
 BAD = {

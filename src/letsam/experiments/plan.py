@@ -14,6 +14,7 @@ import letsam
 from .checkpoint import epochs_of
 from .data.glue import GLUE
 from .recipe import Table, Training
+from .record import environment
 from .records import BENCH, of_kind, records, training_of
 
 Thing = TypeVar("Thing")
@@ -92,14 +93,14 @@ class Speeds:
     """How long runs take on a device: by finished runs there, else by the bare steps of benchmarks."""
 
     def __init__(self, folders: Iterable[Path], device: str) -> None:
-        self._kind = "cpu" if device == "cpu" else "cuda"
+        self._kind, here = "cpu" if device == "cpu" else "cuda", machine(device)
         self._runs: dict[Key, Pace] = {}
         self._steps: dict[tuple[str, int], float] = {}
         for folder in folders:
-            for record in (record for record in records(folder).values() if _device(record) == device):
+            for record in (record for record in records(folder).values() if _machine(record) == here):
                 for key, pace in _from_run(record).items():
                     self._runs[key] = min(pace, self._runs.get(key, pace))  # others may have shared the device
-            for record in (record for _, record in of_kind(folder, BENCH) if _device(record) == device):
+            for record in (record for _, record in of_kind(folder, BENCH) if _machine(record) == here):
                 for what, ms in _from_bench(record).items():
                     self._steps[what] = min(ms, self._steps.get(what, ms))
 
@@ -194,8 +195,15 @@ def _gflop(training: Training) -> float:
     return GFLOP.get(training.model, CHECKPOINT) * share
 
 
-def _device(record: dict[str, Any]) -> str | None:
-    return record.get("environment", {}).get("device")
+def machine(device: str) -> tuple[str, ...]:
+    """What decides how fast a device of this machine is: the GPU, or the processor, since every CPU is called cpu."""
+    return (device, environment()["processor"]) if device == "cpu" else (device,)
+
+
+def _machine(record: dict[str, Any]) -> tuple[Any, ...]:
+    """The same of a record."""
+    of = record.get("environment", {})
+    return (of.get("device"), of.get("processor")) if of.get("device") == "cpu" else (of.get("device"),)
 
 
 def _from_bench(record: dict[str, Any]) -> dict[tuple[str, int], float]:
