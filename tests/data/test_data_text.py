@@ -89,7 +89,9 @@ def test_the_same_text_makes_the_same_file(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, two[0][key]) for key, tensor in one[0].items())
 
 
-def test_empty_and_long_pairs_are_counted_and_left_out(place: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_empty_and_long_pairs_are_counted_and_left_out_but_for_the_test(
+    place: Path, tmp_path: Path, capsys: Capture
+) -> None:
     german = [*GERMAN, "", "Nur hier .", "  ", "Ein Hund " * 100]
     english = [*ENGLISH, "Only here .", "", "", "A dog " * 30]
     source = write(tmp_path / "mine", "iwslt14", german, english)
@@ -99,9 +101,12 @@ def test_empty_and_long_pairs_are_counted_and_left_out(place: Path, tmp_path: Pa
     assert "note: train: 1 pair of more than 175 tokens left out" in out
     facts = json.loads((place / "iwslt14" / "source.json").read_text())
     assert facts["splits"]["train"]["left_out"] == {"empty": 3, "too long": 1}
-    assert facts["splits"]["test"] == {**facts["splits"]["test"], "pairs": 5, "left_out": {"empty": 3, "too long": 0}}
+    assert "note: test: 3 pairs with an empty side kept" in out
+    nothing = {"empty": 0, "too long": 0}
+    assert facts["splits"]["test"] == {**facts["splits"]["test"], "pairs": 8, "empty": 3, "left_out": nothing}
     train, test = load("iwslt14", None, "cpu")
-    assert (len(train), len(test), len(test.references)) == (4, 5, 5)
+    assert (len(train), len(test), test.references) == (4, 8, tuple(map(str.strip, english)))
+    assert test.source.lengths.tolist()[4:7:2] == [1, 1]  # EOS alone
 
 
 def test_pieces_are_put_together_and_odd_characters_are_no_ends_of_lines(tmp_path: Path) -> None:

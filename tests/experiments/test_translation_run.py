@@ -11,8 +11,9 @@ import torch
 from letsam.cli import main
 from letsam.experiments import bleu
 from letsam.experiments.checkpoint import save_checkpoint
-from letsam.experiments.data import buckets
+from letsam.experiments.data import bpe, buckets
 from letsam.experiments.data.bpe import BOS, EOS, PAD
+from letsam.experiments.data.pairs import Side
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import TRANSLATORS, digest
 from letsam.experiments.plan import steps_per_epoch
@@ -153,6 +154,20 @@ def test_the_mean_of_the_last_epochs_is_tested(pairs):
     assert losses[0][3] != losses[1][3]
     for name, value in averaged.average.state.items():
         torch.testing.assert_close(value, (states[2][name] + states[3][name]) / 2)
+
+
+def test_an_empty_test_sentence_stays_and_has_an_empty_translation(pairs):
+    train, test = pairs
+    texts = ["", *test.references]
+    tokens = [bpe.encode(test.tokenizer, [text])[0] for text in texts]
+    ends = torch.tensor([len(row) for row in tokens]).cumsum(0)
+    side = Side(torch.tensor([t for row in tokens for t in row]), ends - torch.tensor(list(map(len, tokens))), ends)
+    side = replace(side, lengths=side.lengths - side.starts)
+    run = Run(settings(), train, replace(test, source=side, target=side, references=tuple(texts)), "cpu")
+    found = run.task.translations(run.model)
+    assert (len(found), found[0]) == (11, "")
+    assert all(found[1:])
+    assert run.epoch()["test_loss"] > 0
 
 
 def test_bleu_of_known_strings():

@@ -62,13 +62,14 @@ class TranslationTask:
         return found | scores
 
     def translations(self, model: Translator) -> list[str]:
-        """Of the test sentences, in their order."""
+        """Of the test sentences, in their order; of one without a word there is nothing to say."""
         found = [""] * len(self._test)
         for rows, length in by_length(self._test, DECODED_TOKENS):
             source, _, _ = rows_of_pairs(self._test, rows, length)
             texts = bpe.decode(self._test.tokenizer, translate(model, source))
-            for i, text in zip(rows.tolist(), texts, strict=True):
-                found[i] = text
+            words = (self._test.source.lengths[rows] > 1).tolist()  # before EOS
+            for i, text, some in zip(rows.tolist(), texts, words, strict=True):
+                found[i] = text if some else ""
         return found
 
     def _loss(self, model: nn.Module) -> float:

@@ -88,6 +88,7 @@ def make(corpus: Corpus, found: Parallel) -> tuple[dict[str, Tensor], store.Fact
             named[f"{split}_{side}_ends"] = torch.tensor(list(accumulate(len(pair[i]) for pair in fitting)))
         left_out = {"empty": found.empty[split], "too long": len(pairs) - len(fitting)}
         parts[split] = {"pairs": len(fitting), "left_out": left_out, "text_sha256": text_hash(texts)}
+    parts["test"]["empty"] = sum(not (one and two) for one, two in zip(*found.texts["test"], strict=True))
     named["references"] = _bytes("\n".join(found.texts["test"][1]))
     facts = {"name": corpus.name, "title": corpus.title, "vocabulary": tokenizer.get_vocab_size(), "splits": parts}
     return named, {**facts, "source": found.origin}

@@ -43,7 +43,10 @@ CORPORA = {
 
 @dataclass(frozen=True)
 class Parallel:
-    """The sentences of every split, the pairs that were left out because a side was empty, and where all came from."""
+    """The sentences of every split, the pairs that were left out because a side was empty, and where all came from.
+
+    Nothing is left out of the test: BLEU would be of another set.
+    """
 
     texts: dict[str, Texts]
     empty: dict[str, int]
@@ -61,6 +64,7 @@ def read(corpus: Corpus, source: Path | None) -> Parallel:
     for split, texts in cleaned.items():
         if not texts[0]:
             raise ValueError(f"{source / corpus.files[split]}.de has no sentence: get it again")
+    cleaned["test"] = whole["test"]
     origin = {"kind": "parallel text", "name": source.resolve().name, "sha256": text_hash(whole["train"])}
     if corpus.sha256:
         origin["text"] = "as expected" if origin["sha256"] == corpus.sha256 else "not the published training text"

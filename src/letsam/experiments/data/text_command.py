@@ -21,6 +21,8 @@ def new(name: str, place: Path, source: Path | None, console: Console) -> store.
         for why, count in part["left_out"].items():
             if count:
                 note(console, f"note: {split}: {count:,} {'pair' if count == 1 else 'pairs'} {WORDS[why]} left out")
+    if empty := facts["splits"]["test"]["empty"]:
+        note(console, f"note: test: {empty:,} {'pair' if empty == 1 else 'pairs'} {WORDS['empty']} kept")
     with store.opened(place):
         return store.save_tensors(place, named, facts, pairs.FILE)
 
