@@ -196,6 +196,14 @@ def test_long_sentences_are_cut_counted_and_told(tmp_path, settings, caplog):
     assert (run.source.batch(0, 0)[0] == 2).sum(1).tolist() == [2] * 4  # both ends of a pair are still there
 
 
+@pytest.mark.parametrize(("name", "least"), [("cola", 3), ("mrpc", 5)])
+def test_a_length_without_room_for_a_token_of_each_sentence(tmp_path, settings, name, least):
+    sets = small_sets(tmp_path, name)
+    with pytest.raises(ValueError, match=rf"^length is {least - 1}, and a row of .* has at least {least} tokens; set"):
+        Run(settings(data=name, length=least - 1), *sets, "cpu")
+    assert Run(settings(data=name, length=least), *sets, "cpu").source.batch(0, 0)[0].shape == (4, least)
+
+
 def record_facts(run):
     run.epoch()
     return record(run)["metrics"]["length"]

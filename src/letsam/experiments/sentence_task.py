@@ -97,6 +97,7 @@ def _encoded(
     """(the sets as rows of one length, what there is to say about it)."""
     tokenizer = load_tokenizer(checkpoint)
     limit = min(limit, tokenizer.model_max_length)
+    _check_length(limit, len(train.corpus.sentences), checkpoint, tokenizer)
     sets = {"train": train, "dev": test, **({"mismatched": test.mismatched} if test.mismatched is not None else {})}
     found = {split: tokens(sentences, tokenizer, limit) for split, sentences in sets.items()}
     cut = [f"{split} {part.cut:,} of {len(sets[split]):,}" for split, part in found.items() if part.cut]
@@ -106,3 +107,10 @@ def _encoded(
     length = min(limit, rounded(longest))
     rows = {split: encode(sets[split], found[split], length, tokenizer, device) for split in sets}
     return rows, f"{length} tokens, cut: {', '.join(cut) or 'none'}"
+
+
+def _check_length(limit: int, sentences: int, checkpoint: str, tokenizer: Any) -> None:
+    """ValueError if a row has no room for a token of each sentence: nothing could be cut to that length."""
+    least = tokenizer.num_special_tokens_to_add(pair=sentences > 1) + sentences
+    if limit < least:
+        raise ValueError(f"length is {limit}, and a row of {checkpoint} has at least {least} tokens; set a larger one")
