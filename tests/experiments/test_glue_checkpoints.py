@@ -9,10 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from letsam.experiments.models.classifier import Classifier, load_classifier, load_tokenizer
+from letsam.experiments.models import digest
+from letsam.experiments.models.classifier import Classifier, encoder_digest, load_classifier, load_tokenizer
 from letsam.experiments.recipe import Training
 from letsam.experiments.sentence_task import SentenceTask
-from small_glue import SMALL, save_bert, save_encoder, save_tokenizer, small_sets
+from small_glue import SMALL, save_bert, save_deberta, save_encoder, save_tokenizer, small_sets
 
 pytest.importorskip("transformers")
 NAMES = ("input_ids", "token_type_ids", "attention_mask")
@@ -75,6 +76,22 @@ def test_a_checkpoint_that_is_not_there_is_noticed_at_its_config_and_the_hub_is_
         load_tokenizer(bert)
     assert "\n" not in str(error.value)
     assert not hub.isEnabledFor(logging.WARNING)
+
+
+@pytest.mark.parametrize(("save", "once"), [(save_deberta, True), (save_bert, False)])
+def test_the_digest_of_an_encoder_is_made_once_for_the_same_files(tmp_path, save, once):
+    """But for one with a pooler, which may have been drawn."""
+    checkpoint = save(tmp_path / "checkpoint")
+    names = ("input_ids", "attention_mask")
+    model = load_classifier(checkpoint, names, 2, None)
+    first = encoder_digest(model, checkpoint)
+    assert first == digest(model.model.base_model)
+    with torch.no_grad():
+        next(model.model.base_model.parameters()).add_(1)
+    assert (encoder_digest(model, checkpoint) == first) is once
+    edit_weights(checkpoint, lambda weights: {name: weight + 1 for name, weight in weights.items()})
+    other = load_classifier(checkpoint, names, 2, None)
+    assert encoder_digest(other, checkpoint) == digest(other.model.base_model) != first
 
 
 def cut_file(checkpoint):

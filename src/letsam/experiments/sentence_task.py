@@ -17,8 +17,7 @@ from . import glue_metrics
 from .data.encoded import IDS, Encoded, encode, rounded, tokens
 from .data.sentences import Sentences
 from .from_sentences import FromSentences, in_order
-from .models import digest
-from .models.classifier import load_classifier, load_tokenizer
+from .models.classifier import encoder_digest, load_classifier, load_tokenizer
 from .recipe import Training
 from .source import Source, parts
 
@@ -48,7 +47,7 @@ class SentenceTask:
         dev, training = self._sets["dev"], self._training
         names = tuple(dev.inputs)
         model = load_classifier(training.model, names, max(dev.classes, 1), training.dropout)
-        self.facts["encoder_weights"] = digest(model.model.base_model)
+        self.facts["encoder_weights"] = encoder_digest(model, training.model)
         ids = [of.inputs[IDS] for of in self._sets.values()]
         model.check(training.model, max(int(rows.max()) for rows in ids), dev.width)
         *inputs, _ = dev.batch(torch.arange(min(TRIED, len(dev)), device=self._device), dev.width)

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import digest
+
 CHECKPOINTS = "LETSAM_CHECKPOINTS"
 MASK = "attention_mask"
 READY: dict[str, Callable[[Tensor], Tensor]] = {
@@ -26,6 +28,7 @@ READY: dict[str, Callable[[Tensor], Tensor]] = {
 POOLER = "pooler"
 """The layer of an encoder that pretraining may leave out, and fine-tuning then draws anew."""
 log = logging.getLogger("letsam")
+_digests: dict[tuple[tuple[str, int, int], ...], str] = {}
 
 
 class Classifier(nn.Module):
@@ -108,6 +111,20 @@ def load_classifier(checkpoint: str, names: tuple[str, ...], classes: int, dropo
     if dropout is not None:
         _set_dropout(model, checkpoint, dropout)
     return Classifier(model, names)
+
+
+def encoder_digest(model: Classifier, checkpoint: str) -> str:
+    """The digest of the encoder as it was loaded, made once for files that stay the same: every run of a table starts
+    with it. Where a pooler may have been drawn, and for files that are the hub's, it is made anew."""
+    folder, encoder = Path(place_of(checkpoint)), model.model.base_model
+    files = [path for pattern in ("config.json", "*.safetensors", "*.bin") for path in sorted(folder.glob(pattern))]
+    if not files or getattr(encoder, POOLER, None) is not None:
+        return digest(encoder)
+    stats = [path.stat() for path in files]
+    key = tuple((str(path), stat.st_size, stat.st_mtime_ns) for path, stat in zip(files, stats, strict=True))
+    if key not in _digests:
+        _digests[key] = digest(encoder)
+    return _digests[key]
 
 
 def place_of(checkpoint: str) -> str:
