@@ -13,6 +13,7 @@ from torch import nn
 from letsam.cli import main
 from letsam.experiments.checkpoint import save_checkpoint
 from letsam.experiments.data.glue import GLUE
+from letsam.experiments.lacking import lacking, needs
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
 from letsam.experiments.models.classifier import load_classifier
@@ -22,6 +23,7 @@ from letsam.experiments.recipe import Training
 from letsam.experiments.record import environment
 from letsam.experiments.records import FORMAT, RUN
 from letsam.experiments.reproduce import name_of, record, score
+from letsam.experiments.selection import loader
 from small_glue import save_bert, save_deberta, save_gpt2, small_sets, write_task
 
 pytest.importorskip("transformers")
@@ -317,6 +319,32 @@ def test_the_commands_from_files_to_the_table(place, capsys):
     assert "measures want images in memory" in capsys.readouterr().out
     assert main(["figures", "--out", "images", "--page", "page.html"]) == 0
     assert "Small GLUE" in (place / "page.html").read_text()
+
+
+def test_a_missing_checkpoint_is_told_before_anything_is_trained(place):
+    """Its config and tokenizer are tried; with nothing left to run it is an error at once."""
+    here = Training(data="cola", model="small/deberta")
+    gone = replace(here, model=str(place / "gone"))
+    sets, said = loader(None, "cpu"), []
+    assert lacking([("erm", "large", gone), ("erm", "small", here)], sets, said.append) == {gone.model}
+    assert len(said) == 1
+    assert said[0].startswith("skipped, 1 runs (erm in large): the checkpoint ")
+    assert not needs(here) & {gone.model}
+    with pytest.raises(ValueError, match=r"the checkpoint .*gone' cannot be loaded"):
+        lacking([("erm", "large", gone), ("erm", "small", replace(here, data="rte"))], sets, said.append)
+    assert len(said) == 1
+
+
+def test_a_queue_goes_on_without_the_runs_of_a_missing_checkpoint(place, capsys):
+    recipe = place / "recipes" / "small" / "recipe.toml"
+    column = f'cola = {{ data = "cola" }}\ngone = {{ data = "cola", model = "{place / "gone"}" }}'
+    recipe.write_text(recipe.read_text().replace('cola = { data = "cola" }', column))
+    assert main(["reproduce", "small", "--rows", "erm"]) == 1
+    said = capsys.readouterr()
+    assert "skipped, 1 runs (erm in gone): the checkpoint " in said.out.replace("\n", " ")
+    assert "Small GLUE (a test)" in said.out
+    assert "skipped for lack of " in said.err
+    assert len(list((place / "results" / "reproduction").glob("*.json"))) == 2
 
 
 def test_a_search_says_what_it_costs_and_goes_on(place, capsys):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..terminal import print_line
 from . import plan as plans
-from .lacking import complain, lacking
+from .lacking import complain, lacking, needs
 from .progress import Progress
 from .recipe import Table, Training, load_recipe
 from .selection import Selection, Sets, loader
@@ -58,7 +58,7 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     sets, without = loader(request.data, device), set[str]()
     if not request.plan:
         without = lacking([(run.row, run.column, run.training) for run in queue], sets, partial(print_line, console))
-        queue = [run for run in queue if run.training.data not in without]
+        queue = [run for run in queue if needs(run.training).isdisjoint(without)]
     if request.minutes is not None:
         queue = plans.within(queue, request.minutes, lambda run: run.minutes)
     if request.plan:
