@@ -13,7 +13,7 @@ from PIL import Image
 
 from letsam.experiments.data.cifar import CIFAR10, PIXELS, Cifar
 from letsam.experiments.data.download import Remote
-from letsam.experiments.data.hashes import pixel_hash
+from letsam.experiments.data.hashes import label_hash, pixel_hash
 
 IMAGES = {"train": 20, "test": 4}
 Splits = dict[str, tuple[torch.Tensor, torch.Tensor]]
@@ -97,6 +97,7 @@ def package_of(splits: Splits, folder: Path, files: dict[str, bytes] | None = No
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         rows=4,
         pixels_sha256={split: pixel_hash(images) for split, (images, _) in splits.items()},
+        labels_sha256={split: label_hash(labels) for split, (_, labels) in splits.items()},
     )
     return replace(small(CIFAR10), mirror=mirror), path
 

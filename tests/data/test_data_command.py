@@ -61,7 +61,7 @@ def test_a_set_from_files_is_stored_shown_and_loaded(place: Path, bins: Path, ca
     assert names(place) == ["cifar10"]
     assert names(place / "cifar10") == ["images.safetensors", "source.json"]
     facts = json.loads((place / "cifar10" / "source.json").read_text())
-    assert facts["source"] == {"kind": "binary files", "name": "bins", "pixels": "unchecked"}
+    assert facts["source"] == {"kind": "binary files", "name": "bins", "content": "unchecked"}
     for split, (images, labels) in content(10).items():
         loaded = load("cifar10", split=split)
         assert torch.equal(loaded.images, images)

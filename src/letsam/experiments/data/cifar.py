@@ -24,6 +24,7 @@ class Mirror:
     sha256: str
     rows: int
     pixels_sha256: dict[str, str]
+    labels_sha256: dict[str, str]
 
     @property
     def file(self) -> str:
@@ -71,6 +72,10 @@ CIFAR10 = Cifar(
         {
             "train": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
             "test": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        },
+        {
+            "train": "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
+            "test": "cbb7365de8ed11f05cc4c3a1e7f78144127c5e851efd83762fb18202461230bb",
         },
     ),
 )

