@@ -4,10 +4,11 @@ import copy
 import json
 import logging
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
+from made_records import run_record
 from torch import nn
 
 from letsam.cli import main
@@ -20,8 +21,6 @@ from letsam.experiments.models.classifier import load_classifier
 from letsam.experiments.optimizers import optimizer
 from letsam.experiments.plan import Speeds, steps_per_epoch
 from letsam.experiments.recipe import Training
-from letsam.experiments.record import environment
-from letsam.experiments.records import FORMAT, RUN
 from letsam.experiments.reproduce import name_of, record, score
 from letsam.experiments.selection import loader
 from small_glue import save_bert, save_deberta, save_gpt2, small_sets, write_task
@@ -257,9 +256,7 @@ def test_steps_and_minutes_of_a_checkpoint(tmp_path, settings):
     assert steps_per_epoch(training) == 115
     assert Speeds([tmp_path], "cpu").minutes(training)[0] > 0
     run = replace(training, epochs=1)
-    facts = {"kind": RUN, "format": FORMAT, "environment": environment("cpu"), "result": {}}
-    record = facts | {"identity": run.identity, "training": asdict(run), "rows": [{"seconds_with_test": 60.0}]}
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run.json").write_text(json.dumps(run_record(run, [60.0])))
     speeds = Speeds([tmp_path], "cpu")
     assert speeds.minutes(replace(training, epochs=2)) == (pytest.approx(2.0), True)
     assert not speeds.minutes(replace(training, data="rte"))[1]  # its rows have another length

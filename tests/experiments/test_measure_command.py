@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 
 import pytest
 import torch
+from made_records import run_record
 from measured_runs import COMMAND, ENVIRONMENT, commands_in
 from torch.nn.functional import cross_entropy
 
@@ -227,8 +227,7 @@ def test_missing_data_is_told_before_anything_is_measured(place, capsys):
     table = load_recipe(place / "recipes", "small")
     for row in ("erm", "sam"):  # two records of a set that is not here
         run = table.cell(row, "other", 0)
-        facts = {"identity": run.identity, "training": asdict(run), "result": {}, "rows": []}
-        record = {"kind": "letsam run", "format": 1, **facts}
+        record = run_record(run, [60.0] * run.epochs)
         (place / "results" / "reproduction" / f"{row}.json").write_text(json.dumps(record))
     command = ["measure", "small", "--rows", "erm", "sam", "--data", str(place / "none"), *SMALL]
     assert main([*command, "--columns", "other"]) == 2

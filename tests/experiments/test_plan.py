@@ -1,16 +1,17 @@
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import torch
+from made_records import run_record
 
 from letsam.experiments.checkpoint import save_checkpoint
 from letsam.experiments.plan import Speeds, machine, missing, passes, steps_per_epoch, to_go, within
 from letsam.experiments.recipe import Training, load_recipe
-from letsam.experiments.records import BENCH, FORMAT, RUN
+from letsam.experiments.records import BENCH, FORMAT
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = load_recipe(ROOT / "recipes", "cifar10")
@@ -72,11 +73,7 @@ def test_rows_are_as_long_as_their_sentences(tmp_path):
 
 
 def finished(folder, run, *seconds, device=("Some GPU",)):
-    where = dict(zip(("device", "processor"), device, strict=False))
-    facts = {"kind": RUN, "format": FORMAT, "environment": where, "result": {}}
-    rows = [{"seconds_with_test": x} for x in seconds]
-    record = {**facts, "identity": run.identity, "training": asdict(run), "rows": rows}
-    write(folder, run.identity, record)
+    write(folder, run.identity, run_record(run, seconds, *device))
 
 
 def test_finished_runs_come_before_the_benchmark(measured):
@@ -93,10 +90,10 @@ def test_finished_runs_come_before_the_benchmark(measured):
 
 
 def test_another_processor_is_another_machine(tmp_path):
-    finished(tmp_path, Training(), 60.0, 60.0, device=machine("cpu"))
-    assert Speeds([tmp_path], "cpu").minutes(Training()) == (pytest.approx(200.0), True)
-    finished(tmp_path, Training(), 60.0, 60.0, device=("cpu", "Another CPU"))
-    assert not Speeds([tmp_path], "cpu").minutes(Training())[1]
+    finished(tmp_path, Training(epochs=2), 60.0, 60.0, device=machine("cpu"))
+    assert Speeds([tmp_path], "cpu").minutes(Training(epochs=2)) == (pytest.approx(2.0), True)
+    finished(tmp_path, Training(epochs=2), 60.0, 60.0, device=("cpu", "Another CPU"))
+    assert not Speeds([tmp_path], "cpu").minutes(Training(epochs=2))[1]
 
 
 def test_epochs_in_a_checkpoint_are_not_planned_again(measured, tmp_path):

@@ -4,19 +4,18 @@ import json
 from dataclasses import asdict
 
 import pytest
+from made_records import run_record
 
 from letsam.experiments.plan import Speeds
-from letsam.experiments.record import environment
-from letsam.experiments.records import FORMAT, RUN, records
+from letsam.experiments.records import FORMAT, records
 from letsam.experiments.training import Training
 
-GOOD = Training(method="sam")
-OTHER = Training(method="erm")
+GOOD = Training(method="sam", epochs=2)
+OTHER = Training(method="erm", epochs=2)
 
 
 def record(run, **changes):
-    facts = {"identity": run.identity, "training": asdict(run), "result": {}, "rows": [{"seconds_with_test": 60.0}]}
-    return {"kind": RUN, "format": FORMAT, "environment": environment("cpu"), **facts} | changes
+    return run_record(run, [60.0] * run.epochs) | changes
 
 
 BAD = {
@@ -28,6 +27,16 @@ BAD = {
     "an unknown setting": json.dumps(record(OTHER, training=asdict(OTHER) | {"unheard": 1})),
     "an unknown method": json.dumps(record(OTHER, training=asdict(OTHER) | {"method": "samm"})),
     "no rows": json.dumps(record(OTHER, rows=None)),
+    "an environment that is none": json.dumps(record(OTHER, environment=3)),
+    "no device": json.dumps(record(OTHER, environment={})),
+    "no seconds": json.dumps({k: v for k, v in record(OTHER).items() if k != "seconds"}),
+    "an accuracy that is a text": json.dumps(record(OTHER, result={"test_accuracy": "a", "rho": None})),
+    "an empty result": json.dumps(record(OTHER, result={})),
+    "no row": json.dumps(record(OTHER, rows=[])),
+    "empty rows": json.dumps(record(OTHER, rows=[{}, {}])),
+    "a loss that is a text": json.dumps(
+        record(OTHER, rows=[row | {"train_loss": "a"} for row in record(OTHER)["rows"]])
+    ),
 }
 
 

@@ -10,18 +10,14 @@ from statistics import mean, stdev
 
 import letsam
 
-from .data.glue import GLUE
 from .folder import Busy, locked
 from .loop import Run, train_run
 from .models import digest
 from .plan import Planned
 from .recipe import Table, Training
 from .record import Row, environment, write_json
-from .records import FORMAT, RUN, Record, records
+from .records import BLEU, FORMAT, RUN, Record, metric, records
 from .seen import is_partial, seen
-
-BLEU = {"iwslt14": "tokenised_bleu", "multi30k": "bleu"}
-"""What a table of translations shows; of images it is the test accuracy, of GLUE the first metric, in per cent."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +57,8 @@ class Cell:
 
 def score(record: Record) -> float:
     """What the table of a run shows; nan if the weights were not finite, which a file says as null."""
-    data, result = record["training"]["data"], record["result"]
-    name = BLEU.get(data) or (GLUE[data].metrics[0] if data in GLUE else "test_accuracy")
-    value = result.get(name)
+    data = record["training"]["data"]
+    value = record["result"][metric(data)]
     return math.nan if value is None else value if data in BLEU else 100 * value
 
 
