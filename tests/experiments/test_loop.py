@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import letsam
-from letsam.experiments.checkpoint import save_checkpoint
+from letsam.experiments.checkpoint import load_checkpoint, save_checkpoint
 from letsam.experiments.data.images import load
 from letsam.experiments.loop import Run, train_run
 from letsam.experiments.models import digest
@@ -240,6 +240,17 @@ def test_a_run_that_goes_on_elsewhere_keeps_where_it_was(tmp_path):
         del state[older]
     save_checkpoint(path, state)  # as an older version has left it
     assert digest(finished(TINY, tmp_path).model) == digest(run.model)
+
+
+@pytest.mark.parametrize("average", [{}, {"average": 1}], ids=str)
+def test_a_finished_run_keeps_its_weights_and_rows_alone_and_gives_the_same_record_again(average, tmp_path):
+    training, said = replace(TINY, base="adamw", **average), []
+    run = finished(training, tmp_path)
+    state = load_checkpoint(tmp_path / f"{training.identity}.safetensors")
+    assert state.keys() == {"identity", "model", "average", "rows", "history"}
+    again = train_run(lambda: make(training), tmp_path, silent, said.append)
+    assert said == [f"{training}: goes on after epoch 3"]
+    assert record(again) == record(run)
 
 
 @pytest.mark.parametrize("trouble", ["no memory", "an unknown optimizer", "a folder"])

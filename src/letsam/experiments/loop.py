@@ -33,6 +33,8 @@ EVALUATIONS = 50
 """A test pass costs as much as some training steps: at most so many in a run, evenly, the last epoch always."""
 LATER = {"part", "history"}
 """What checkpoints of older versions do not have."""
+UNFINISHED = {"optimizer", "rng", "device_rng"}
+"""What those of finished runs do not have."""
 Tell = Callable[[Row], None]
 
 
@@ -77,21 +79,30 @@ class Run:
         return self.rows[-1]
 
     @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return len(self.rows) >= self.training.epochs
+
+    @property
     def progress(self) -> str:
         """epoch 3, or: epoch 3, 20 steps"""
         return f"epoch {len(self.rows)}" + (f", {self._part.steps} steps" if self._part else "")
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed run needs."""
-        return {
+        """All that a resumed run needs; of a finished one the weights and the rows, a fraction of it with Adam."""
+        result = {
             "identity": self.training.identity,
             "model": dict(self.model.state_dict()),
             "average": None if self.average is None else self.average.state,
+            "rows": self.rows,
+            "history": self.history,
+        }
+        if self.finished:
+            return result
+        return result | {
             "optimizer": self.opt.state_dict(),
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(self.device) if self._on_gpu else None,
-            "rows": self.rows,
-            "history": self.history,
             "part": None if self._part is None else self._part.state_dict(),
         }
 
@@ -101,11 +112,13 @@ class Run:
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load(state["average"])
+        self.rows, self.history = list(state["rows"]), list(state.get("history", []))
+        if self.finished:
+            return
         self.opt.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
         if self._on_gpu and state["device_rng"] is not None:
             torch.cuda.set_rng_state(state["device_rng"], self.device)
-        self.rows, self.history = list(state["rows"]), list(state.get("history", []))
         if state.get("part") is not None:
             self._part = self._begun()
             self._part.load_state_dict(state["part"])
@@ -119,7 +132,8 @@ class Run:
 
     def _check(self, state: Any) -> None:
         """What a resumed run needs is there, and of the same settings and model."""
-        needed = self.state_dict().keys() - LATER
+        done = isinstance(state, dict) and len(state.get("rows", ())) >= self.training.epochs
+        needed = self.state_dict().keys() - LATER - (UNFINISHED if done else set())
         lacking = sorted(needed - state.keys()) if isinstance(state, dict) else ["settings"]
         if lacking:
             raise Unusable(f"the checkpoint has no {lacking[0]}")
@@ -234,9 +248,9 @@ def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
     """Whoever stops it waits for the end of the step, and loses nothing."""
     saved = time.monotonic()
     with held() as stop:
-        while len(run.rows) < run.training.epochs and not stop:
+        while not run.finished and not stop:
             row = run.advance()
-            if time.monotonic() - saved >= every or len(run.rows) == run.training.epochs:
+            if time.monotonic() - saved >= every or run.finished:
                 save_checkpoint(checkpoint, run.state_dict())  # also inside an epoch: one of ImageNet takes long
                 saved = time.monotonic()
             if row is not None:
