@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from letsam.cli import main
-from letsam.experiments import tables
+from letsam.experiments import loop, reproduce_command, tables
 from letsam.experiments.data.glue import GLUE
 from letsam.experiments.data.hashes import label_hash, pixel_hash
 from letsam.experiments.data.images import Images, load
@@ -120,6 +120,20 @@ def test_the_runs_their_records_and_the_table(place, capsys):
     before = {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
     assert main(["reproduce", "small", "--rows", "sam"]) == 0
     assert before == {p: p.stat().st_mtime_ns for p in (place / "results" / "reproduction").iterdir()}
+
+
+def test_where_an_epoch_is_is_told_before_it_ends(place, capsys, monkeypatch):
+    monkeypatch.setattr(loop, "PULSE", 0.0)
+    command = ["reproduce", "small", "--rows", "erm", "--seeds", "0"]
+    assert main([*command, "--scale", "0.5"]) == 0
+    assert "step" not in capsys.readouterr().out  # a log has a line after 30 silent seconds alone
+    monkeypatch.setattr(reproduce_command, "QUIET", -1.0)
+    assert main(command) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "step" in line]
+    assert [line.split(": ")[1].split(",")[:2] for line in said] == [
+        [f"epoch {epoch}/2", f" step {step}/5"] for epoch in (1, 2) for step in (1, 2, 3, 4)
+    ]
+    assert said[1].endswith("min left")
 
 
 def test_two_processes_share_the_work(place):

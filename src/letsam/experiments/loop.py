@@ -35,7 +35,11 @@ LATER = {"part", "history"}
 """What checkpoints of older versions do not have."""
 UNFINISHED = {"optimizer", "rng", "device_rng"}
 """What those of finished runs do not have."""
+PULSE = 2.0
+"""Seconds between two words on where an epoch is; they cost no wait for the device, whose queue is a little behind."""
 Tell = Callable[[Row], None]
+Step = Callable[[int, int, int], None]
+"""Hears of the epoch, the step of it, and its steps."""
 
 
 class Run:
@@ -82,6 +86,11 @@ class Run:
     def finished(self) -> bool:
         """Whether all epochs are done."""
         return len(self.rows) >= self.training.epochs
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The epoch it is in, how many steps of it are done, and how many it has."""
+        return len(self.rows) + 1, self._part.steps if self._part else 0, self.steps
 
     @property
     def progress(self) -> str:
@@ -215,7 +224,12 @@ class Run:
 
 
 def train_run(
-    make: Callable[[], Run], folder: Path, tell: Tell, say: Callable[[str], None], every: float = 60.0
+    make: Callable[[], Run],
+    folder: Path,
+    tell: Tell,
+    say: Callable[[str], None],
+    every: float = 60.0,
+    step: Step = lambda *_: None,
 ) -> Run:
     """Train from the last checkpoint, or from the start, to the end, with a checkpoint every so many seconds."""
     run = make()
@@ -225,7 +239,7 @@ def train_run(
     if changed := history.gone_on(run.history, environment(str(run.device)), len(run.rows)):
         say(f"{run.training}: it began elsewhere, and the last digits may differ: {changed}")
     try:
-        _to_the_end(run, checkpoint, tell, every)
+        _to_the_end(run, checkpoint, tell, every, step)
     finally:
         run.close()
     return run
@@ -244,9 +258,9 @@ def _resume(run: Run, checkpoint: Path, say: Callable[[str], None]) -> None:
         raise RuntimeError(f"{checkpoint} cannot be loaded ({reason}): mend that, or move it to start anew") from None
 
 
-def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
+def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float, step: Step) -> None:
     """Whoever stops it waits for the end of the step, and loses nothing."""
-    saved = time.monotonic()
+    saved = told = time.monotonic()
     with held() as stop:
         while not run.finished and not stop:
             row = run.advance()
@@ -255,5 +269,8 @@ def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float) -> None:
                 saved = time.monotonic()
             if row is not None:
                 tell(row)
+            elif time.monotonic() - told >= PULSE:
+                step(*run.place)
+                told = time.monotonic()
         if stop:
             save_checkpoint(checkpoint, run.state_dict())

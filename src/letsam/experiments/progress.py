@@ -19,11 +19,12 @@ class Progress:
         from rich.progress import Progress as Bar
 
         self.console, self.whole = console, whole or 1.0
-        self._begin = self._spoken = time.monotonic()
+        self._spoken = time.monotonic()
         columns = (BarColumn(40), TextColumn("{task.percentage:3.0f} % {task.description}"))
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task("", total=self.whole)
         self._first: float | None = None
+        self._begin = 0.0
 
     def __enter__(self) -> Progress:
         self._bar.start()
@@ -32,11 +33,12 @@ class Progress:
     def __exit__(self, *exception: Any) -> None:
         self._bar.stop()
 
-    def tell(self, done: float, text: str, last: bool = False) -> None:
-        """So much is done; the last word on a part of it is always a line."""
+    def tell(self, done: float, text: str, last: bool = False, pause: float = 10) -> None:
+        """So much is done; off a terminal it is a line after so many silent seconds, and the last word on a part is
+        always one."""
         text += self._left(done)
         self._bar.update(self._task, completed=done, description=text)
-        if not self.console.is_terminal and (last or time.monotonic() - self._spoken > 10):
+        if not self.console.is_terminal and (last or time.monotonic() - self._spoken > pause):
             self.say(text)
 
     def say(self, text: str) -> None:
@@ -47,7 +49,7 @@ class Progress:
     def _left(self, done: float) -> str:
         """By what was done since the start; what was there before that was not done now."""
         if self._first is None:
-            self._first = done
+            self._first, self._begin = done, time.monotonic()
         if done <= self._first:
             return ""
         minutes = (time.monotonic() - self._begin) / 60 * (self.whole - done) / (done - self._first)

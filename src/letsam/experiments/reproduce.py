@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -81,11 +82,12 @@ def run_all(
     tell: Callable[[Planned, Row], None],
     say: Callable[[str], None],
     finish: Callable[[Run], Record] | None = None,
+    step: Callable[[Planned, int, int, int], None] = lambda *_: None,
 ) -> None:
     """Run what is planned, one after the other; each leaves a record as soon as it is done.
 
     Several processes, one for each GPU, share the work: a run that another one is at, or has finished, is left to it.
-    `finish` makes the record of a run; `record` by default.
+    `finish` makes the record of a run; `record` by default. `step` hears of a run every few seconds.
     """
     for planned in plan:
         path, place = results / f"{name_of(planned.training)}.json", work / planned.training.identity
@@ -97,7 +99,7 @@ def run_all(
                 elif path.exists():
                     say(f"{planned.training}: there is a record in {path}; move it away to make the run again")
                 else:
-                    write_json(path, (finish or record)(_trained(planned, make, place, tell, say)))
+                    write_json(path, (finish or record)(_trained(planned, make, place, tell, say, step)))
         except Busy:
             say(f"{planned.training}: another process is at it")
 
@@ -108,8 +110,11 @@ def _trained(
     place: Path,
     tell: Callable[[Planned, Row], None],
     say: Callable[[str], None],
+    step: Callable[[Planned, int, int, int], None],
 ) -> Run:
-    return train_run(lambda: make(planned.training), place, lambda row: tell(planned, row), say)
+    return train_run(
+        lambda: make(planned.training), place, lambda row: tell(planned, row), say, step=partial(step, planned)
+    )
 
 
 def name_of(training: Training) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SHARES = ("matthews", "pearson", "test_accuracy")
 """Metrics to tell after an epoch, the first that there is."""
+QUIET = 30.0
+"""Seconds without a line in a log until the step of an epoch is worth one."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     folder.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
     with Progress(console, sum(run.minutes for run in queue)) as progress:
-        run_all(queue, maker(sets, device), work, folder, partial(tell, progress, queue), progress.say)
+        listeners = partial(tell, progress, queue), progress.say, None, partial(tell_step, progress, queue)
+        run_all(queue, maker(sets, device), work, folder, *listeners)
     console.print(result_table(table, cells(table, records(folder), request.scale), request.scale))
     return without
 
@@ -82,9 +85,21 @@ def maker(sets: Sets, device: str) -> Callable[[Training], Run]:
 def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
     """An epoch of a run is over."""
     epoch, epochs = row["epoch"], run.training.epochs
-    share = (epoch - run.done) / max(1, epochs - run.done)
-    done = sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * share
-    progress.tell(done, f"{run.training}: epoch {epoch}/{epochs}, {_state(row)}", last=epoch == epochs)
+    text = f"{run.training}: epoch {epoch}/{epochs}, {_state(row)}"
+    progress.tell(_done(queue, run, epoch), text, last=epoch == epochs)
+
+
+def tell_step(progress: Progress, queue: list[plans.Planned], run: plans.Planned, *place: int) -> None:
+    """An epoch of a run is so far; in a log that is worth less than a line about an epoch."""
+    epoch, step, steps = place
+    text = f"{run.training}: epoch {epoch}/{run.training.epochs}, step {step}/{steps}"
+    progress.tell(_done(queue, run, epoch - 1 + step / steps), text, pause=QUIET)
+
+
+def _done(queue: list[plans.Planned], run: plans.Planned, epochs: float) -> float:
+    """Minutes of the queue that are behind a run after so many epochs of it."""
+    share = (epochs - run.done) / max(1, run.training.epochs - run.done)
+    return sum(other.minutes for other in queue[: queue.index(run)]) + run.minutes * share
 
 
 def _state(row: Row) -> str:
