@@ -42,6 +42,10 @@ Step = Callable[[int, int, int], None]
 """Hears of the epoch, the step of it, and its steps."""
 
 
+class Unread(ValueError):
+    """A training batch that could not be read; nothing of the run has changed."""
+
+
 class Run:
     """Everything that changes during one run, and how it goes through an epoch."""
 
@@ -158,8 +162,12 @@ class Run:
         for group in self.opt.param_groups:
             group["lr"] = self.training.lr * share
         stream = ALL if self._given_back(epoch) else TRAINING
+        try:
+            batch = self.source.batch(t, stream)
+        except ValueError as error:
+            raise Unread(str(error)) from None
         val_closure = self._held_out if self.opt.needs_validation else None
-        loss = self.opt.step(self._closure(self.source.batch(t, stream)), val_closure)
+        loss = self.opt.step(self._closure(batch), val_closure)
         if self.average is not None and self.training.ema:
             self.average.update(1 - self.training.ema)
         return loss
@@ -263,7 +271,11 @@ def _to_the_end(run: Run, checkpoint: Path, tell: Tell, every: float, step: Step
     saved = told = time.monotonic()
     with held() as stop:
         while not run.finished and not stop:
-            row = run.advance()
+            try:
+                row = run.advance()
+            except Unread:
+                save_checkpoint(checkpoint, run.state_dict())
+                raise
             if time.monotonic() - saved >= every or run.finished:
                 save_checkpoint(checkpoint, run.state_dict())  # also inside an epoch: one of ImageNet takes long
                 saved = time.monotonic()

@@ -87,8 +87,11 @@ def run_all(
     """Run what is planned, one after the other; each leaves a record as soon as it is done.
 
     Several processes, one for each GPU, share the work: a run that another one is at, or has finished, is left to it.
-    `finish` makes the record of a run; `record` by default. `step` hears of a run every few seconds.
+    A run that fails for what it was given, such as an image that cannot be read, is a line, and the next has its turn;
+    RuntimeError at the end. `finish` makes the record of a run; `record` by default. `step` hears of a run every few
+    seconds.
     """
+    failed = 0
     for planned in plan:
         path, place = results / f"{name_of(planned.training)}.json", work / planned.training.identity
         place.mkdir(exist_ok=True)
@@ -102,6 +105,11 @@ def run_all(
                     write_json(path, (finish or record)(_trained(planned, make, place, tell, say, step)))
         except Busy:
             say(f"{planned.training}: another process is at it")
+        except ValueError as error:
+            failed += 1
+            say(f"{planned.training}: {' '.join(str(error).split())}")
+    if failed:
+        raise RuntimeError(f"{failed} of {len(plan)} runs failed; their lines above say why")
 
 
 def _trained(
