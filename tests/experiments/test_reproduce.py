@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from letsam.cli import main
-from letsam.experiments import loop, reproduce_command, tables
+from letsam.experiments import loop, plan, reproduce, reproduce_command, tables
 from letsam.experiments.data.glue import GLUE
 from letsam.experiments.data.hashes import label_hash, pixel_hash
 from letsam.experiments.data.images import Images, load
@@ -144,6 +144,24 @@ def test_two_processes_share_the_work(place):
     assert [process.returncode for process in both] == [0, 0]
     assert len(list((place / "results" / "reproduction").glob("*.json"))) == 4
     assert sum(text.count("epoch 2/2") for text in out) == 4  # no run was made twice
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_the_minutes_are_not_for_runs_of_another_process(place, capsys, monkeypatch, when):
+    """Of four runs two fit, and of those that another process is at, none: the others take their place."""
+    monkeypatch.setattr(plan.Speeds, "minutes", lambda *_: (1.0, True))
+    table = load_recipe(place / "recipes", "small")
+    first = [table.cell(row, "plain", 0) for row in ("erm", "sam")]
+    places = [place / "runs" / "reproduction" / training.identity for training in first]
+    for folder in places:
+        folder.mkdir(parents=True)
+    if when == "meanwhile":
+        monkeypatch.setattr(reproduce, "is_busy", lambda _: False)  # both looked at the same moment
+    with locked(places[0]), locked(places[1]):
+        assert main(["reproduce", "small", "--minutes", "2.5"]) == 0
+    assert capsys.readouterr().out.count("another process is at it") == (2 if when == "meanwhile" else 0)
+    found = [json.loads(path.read_text()) for path in (place / "results" / "reproduction").glob("*.json")]
+    assert sorted((r["training"]["method"], r["training"]["seed"]) for r in found) == [("erm", 1), ("sam", 1)]
 
 
 def test_a_forked_process_does_not_keep_the_lock(tmp_path):

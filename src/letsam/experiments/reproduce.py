@@ -83,20 +83,22 @@ def run_all(
     say: Callable[[str], None],
     finish: Callable[[Run], Record] | None = None,
     step: Callable[[Planned, int, int, int], None] = lambda *_: None,
-) -> None:
-    """Run what is planned, one after the other; each leaves a record as soon as it is done.
+) -> list[Planned]:
+    """Run what is planned, one after the other; each leaves a record as soon as it is done. Those left to others.
 
     Several processes, one for each GPU, share the work: a run that another one is at, or has finished, is left to it.
     A run that fails for what it was given, such as an image that cannot be read, is a line, and the next has its turn;
     RuntimeError at the end. `finish` makes the record of a run; `record` by default. `step` hears of a run every few
     seconds.
     """
-    failed = 0
+    failed, left = 0, []
     for planned in plan:
         path, place = results / f"{name_of(planned.training)}.json", work / planned.training.identity
         place.mkdir(exist_ok=True)
         try:
             with locked(place):
+                if path.exists():
+                    left.append(planned)
                 if path.exists() and planned.training.identity in records(results):
                     say(f"{planned.training}: another process has made it")
                 elif path.exists():
@@ -104,12 +106,25 @@ def run_all(
                 else:
                     write_json(path, (finish or record)(_trained(planned, make, place, tell, say, step)))
         except Busy:
+            left.append(planned)
             say(f"{planned.training}: another process is at it")
         except ValueError as error:
             failed += 1
             say(f"{planned.training}: {' '.join(str(error).split())}")
     if failed:
         raise RuntimeError(f"{failed} of {len(plan)} runs failed; their lines above say why")
+    return left
+
+
+def is_busy(place: Path) -> bool:
+    """Whether another process is at the run of a folder."""
+    if not (place / ".lock").exists():
+        return False
+    try:
+        with locked(place):
+            return False
+    except Busy:
+        return True
 
 
 def _trained(

@@ -48,7 +48,7 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     """The same for a recipe that was read; the sets for lack of which runs were skipped."""
     from .record import device_name
     from .records import records
-    from .reproduce import cells, run_all
+    from .reproduce import cells, is_busy, run_all
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / table.records
@@ -61,18 +61,31 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     if not request.plan:
         without = lacking([(run.row, run.column, run.training) for run in queue], sets, partial(print_line, console))
         queue = [run for run in queue if needs(run.training).isdisjoint(without)]
+    rest: list[plans.Planned] = []
     if request.minutes is not None:
-        queue = plans.within(queue, request.minutes, lambda run: run.minutes)
+        free = [run for run in queue if not is_busy(work / run.training.identity)]
+        queue = plans.within(free, request.minutes, lambda run: run.minutes)
+        rest = [run for run in free if run not in queue]
     if request.plan:
         console.print(plan_table(queue, device_name(device)))
         return without
     folder.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
-    with Progress(console, sum(run.minutes for run in queue)) as progress:
-        listeners = partial(tell, progress, queue), progress.say, None, partial(tell_step, progress, queue)
-        run_all(queue, maker(sets, device), work, folder, *listeners)
+    make = maker(sets, device)
+    while queue:
+        with Progress(console, sum(run.minutes for run in queue)) as progress:
+            listeners = partial(tell, progress, queue), progress.say, None, partial(tell_step, progress, queue)
+            left = run_all(queue, make, work, folder, *listeners)
+        queue = _refilled(sum(run.minutes for run in left), rest)
+        rest = [run for run in rest if run not in queue]
     console.print(result_table(table, cells(table, records(folder), request.scale), request.scale))
     return without
+
+
+def _refilled(minutes: float, rest: list[plans.Planned]) -> list[plans.Planned]:
+    """What the time is for that runs would have taken which other processes had taken meanwhile."""
+    fitting = [run for run in rest if run.minutes <= minutes]
+    return plans.within(fitting, minutes, lambda run: run.minutes) if fitting else []
 
 
 def maker(sets: Sets, device: str) -> Callable[[Training], Run]:
