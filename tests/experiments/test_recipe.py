@@ -1,5 +1,6 @@
 """Every recipe, every cell; what the paper published; bad recipes."""
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -156,6 +157,22 @@ a = { model = "resnet18" }
 [rows]
 sam = { method = "sam", rho = 0.1 }
 """
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"options": {"perturbation": 3}}, "perturbation of options is an object; combine axes in Python"),
+        ({"options": {"radius": 3}}, "radius is 3; give a table, { rule = … }, or the number as rho"),
+        ({"images": 1001}, "images is 1001, and digits has 1000; give as many at most"),
+        ({"seed": 10**23}, "seed is 100000000000000000000000; give a whole number from 0 to 4294967295"),
+        ({"method": "auto-sam", "images": 3, "validation": "held-out"}, "images is 3, of which a tenth is held out"),
+    ],
+    ids=str,
+)
+def test_a_value_that_no_run_can_have_is_told_before_training(changes, line):
+    with pytest.raises(ValueError, match=re.escape(line)):
+        Training(data="digits", model="small-cnn", **changes)
 
 
 @pytest.mark.parametrize(

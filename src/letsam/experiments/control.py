@@ -12,8 +12,10 @@ from typing import Any
 import letsam
 
 
-def control(settings: dict[str, Any], total_steps: int, seed: int) -> letsam.radius.Radius:
+def control(settings: Any, total_steps: int, seed: int) -> letsam.radius.Radius:
     """The radius of a run of so many steps; ValueError with one line if the settings make none."""
+    if not isinstance(settings, dict):
+        raise ValueError(f"radius is {settings!r}; give a table, {{ rule = … }}, or the number as rho")
     given = dict(settings)
     rule = given.pop("rule", None)
     try:

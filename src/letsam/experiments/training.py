@@ -13,11 +13,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import letsam
 
+from ..data import usual_part
+from .config import AXES, SETS
 from .control import control
 from .data.glue import GLUE
 from .models import MODELS, TRANSLATORS
 
 IN_MEMORY = ("cifar10", "cifar100", "fashion-mnist", "digits")
+SEEDS = 2**32 - 1
+"""The largest one: what every generator takes."""
 IMAGES, TEXT = (*IN_MEMORY, "imagenet"), ("iwslt14", "multi30k")
 BASES = ("sgd", "adam", "adamw")
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
@@ -112,12 +116,26 @@ class Training:
         for name in ("noise", "label_smoothing", "ema", "beta2", "back", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number from 0 to below 1")
+        if self.seed > SEEDS:
+            raise ValueError(f"seed is {self.seed}; give a whole number from 0 to {SEEDS}")
+        self._check_images()
         if self.back and (self.validation != "held-out" or self.data in TEXT):
             raise ValueError("back gives back what validation = 'held-out' took from the training set; it took nothing")
         if self.cutout and (self.data not in IN_MEMORY or not self.augment):
             raise ValueError(f"cutout augments {', '.join(IN_MEMORY)}, with augment = true; leave it away")
+        if axes := [name for name in AXES if name in self.options and name != "radius"]:
+            raise ValueError(f"{axes[0]} of options is an object; combine axes in Python with letsam.create")
         if "radius" in self.options:
             control(self.options["radius"], 1, self.seed)
+
+    def _check_images(self) -> None:
+        """Not more than there are, and enough to hold some out."""
+        if self.images is None:
+            return
+        if self.data in IN_MEMORY and self.images > SETS[self.data]:
+            raise ValueError(f"images is {self.images}, and {self.data} has {SETS[self.data]}; give as many at most")
+        if self.validation == "held-out" and self.data not in TEXT and not usual_part(self.images):
+            raise ValueError(f"images is {self.images}, of which a tenth is held out, which is none; give 6 or more")
 
     def _check_types(self) -> None:
         """TOML and JSON have values of any type for any setting."""
