@@ -119,6 +119,10 @@ def test_a_missing_or_wrong_checkpoint_is_a_line_and_the_rest_goes_on(place, cap
     assert said.err == "letsam: 2 of 3 runs could not be measured; their lines above say why\n"
     assert any("erm, small-cnn, digits, seed 0: no checkpoint in runs/reproduction/" in line for line in out)
     assert any("sam, small-cnn" in line and "other weights than the record of its run" in line for line in out)
+    for method in ("erm", "sam"):
+        again = f"move {names[method].relative_to(place)} away, and letsam reproduce small makes the run again"
+        (line,) = (line for line in out if line.endswith(again))
+        assert line.startswith(f"{method}, ")
     assert set(found(place)) == {"lets-sam"}
 
 
@@ -127,8 +131,8 @@ def test_a_checkpoint_of_something_else_is_a_line_and_the_rest_goes_on(place, ca
     path = checkpoint_of(place, "sam")
     save_checkpoint(path, content)
     assert main(["measure", "small", "--seeds", "0", "--rows", "erm", "sam", *SMALL]) == 1
-    line = f"sam, small-cnn, digits, seed 0: {path.relative_to(place)} has no weights of small-cnn; make the run again"
-    assert line in capsys.readouterr().out.splitlines()
+    line = f"sam, small-cnn, digits, seed 0: {path.relative_to(place)} has no weights of small-cnn; move results/"
+    assert line in capsys.readouterr().out
     assert set(found(place)) == {"erm"}
 
 

@@ -232,6 +232,8 @@ def test_the_plan_needs_neither_data_nor_a_gpu(capsys, monkeypatch, tmp_path):
         (["small", "--device", "cuda:x"], "--device is 'cuda:x'; give cpu, cuda, or cuda:N"),
         (["small", "--device", "mps"], "--device is 'mps'; give cpu, cuda, or cuda:N"),
         (["small", "--device", "cuda"], "there is no CUDA device; use --device cpu"),
+        (["small", "--results", "/dev/null"], "/dev/null/reproduction cannot be made: Not a directory; choose another"),
+        (["small", "--work", "/dev/null"], "Not a directory; choose another place with --work"),
         (["small", "--recipes", "nowhere"], "no recipes in nowhere; run this in a clone of letsam"),
     ],
 )
@@ -242,7 +244,7 @@ def test_bad_input_is_one_line(place, capsys, arguments, line):
     error = capsys.readouterr().err
     assert line in error
     assert error.count("\n") == 1
-    assert not (place / "results").exists()
+    assert not list(place.glob("results/*/*"))
 
 
 def test_a_gpu_that_is_not_there_is_one_line(monkeypatch):

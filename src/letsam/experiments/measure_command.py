@@ -80,19 +80,22 @@ def _measure_run(
     command: str,
 ) -> bool:
     """One run; what is wrong with its files is a line, and the next run has its turn. Whether nothing was."""
+    from .checkpoint import Unusable
     from .folder import Busy, locked
     from .measures import measured
     from .record import write_json
-    from .reproduce import name_of
+    from .reproduce import make_folder, name_of
 
     path = request.results / "measures" / f"{name_of(run)}.json"
+    trained = request.results / place.parent.name / path.name
+    again = f"move {trained} away, and letsam reproduce {request.table} makes the run again"
     if path.exists():
         progress.say(f"{run}: measured already; delete {path} to measure it anew")
     elif not (place / f"{run.identity}.safetensors").exists():
-        progress.say(f"{run}: no checkpoint in {place}; measure on the machine that trained it, or train it again")
+        progress.say(f"{run}: no checkpoint in {place}; measure on the machine that trained it, or {again}")
         return False
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder("--results", path.parent)
         try:
             with locked(place):
                 tell = partial(_tell, progress, before, settings.passes, run)
@@ -101,6 +104,9 @@ def _measure_run(
                 progress.tell(before + settings.passes, f"{run}: measured", last=True)
         except Busy:
             progress.say(f"{run}: another process is at it")
+        except Unusable as error:
+            progress.say(f"{run}: {error}; {again}")
+            return False
         except ValueError as error:
             progress.say(f"{run}: {error}")
             return False

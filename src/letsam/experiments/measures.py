@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from .. import measure
 from . import models
-from .checkpoint import load_checkpoint
+from .checkpoint import Unusable, load_checkpoint
 from .data.augment import normalise
 from .data.images import Images
 from .recipe import Training
@@ -125,14 +125,14 @@ def measured(
 
 
 def _trained(checkpoint: Path, record: Record, classes: int, device: str) -> nn.Module:
-    """The network with the weights that the record of its run is about; ValueError if the checkpoint has others."""
+    """The network with the weights that the record of its run is about; Unusable if the checkpoint has others."""
     model = models.create(record["training"]["model"], classes)
     try:
         model.load_state_dict(load_checkpoint(checkpoint)["model"])
     except (RuntimeError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{checkpoint} has no weights of {record['training']['model']}; make the run again") from None
+        raise Unusable(f"{checkpoint} has no weights of {record['training']['model']}") from None
     if models.digest(model) != record.get("weights"):
-        raise ValueError(f"{checkpoint} has other weights than the record of its run; make the run again")
+        raise Unusable(f"{checkpoint} has other weights than the record of its run")
     model = model.to(device)
     return model.to(memory_format=torch.channels_last) if device.startswith("cuda") else model  # type: ignore[call-overload]
 

@@ -140,6 +140,15 @@ def _trained(
     )
 
 
+def make_folder(option: str, folder: Path) -> None:
+    """A folder in the place that an option names; ValueError with one line if there can be none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ValueError(f"{folder} cannot be made: {reason}; choose another place with {option}") from None
+
+
 def name_of(training: Training) -> str:
     """A file name that people can read; the identity makes it unique."""
     noise = f"-noise{100 * training.noise:g}" if training.noise else ""

@@ -48,7 +48,7 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     """The same for a recipe that was read; the sets for lack of which runs were skipped."""
     from .record import device_name
     from .records import records
-    from .reproduce import cells, is_busy, run_all
+    from .reproduce import cells, is_busy, make_folder, run_all
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / table.records
@@ -69,8 +69,8 @@ def run_table(request: Reproduce, table: Table, console: Console) -> set[str]:
     if request.plan:
         console.print(plan_table(queue, device_name(device)))
         return without
-    folder.mkdir(parents=True, exist_ok=True)
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder("--results", folder)
+    make_folder("--work", work)
     make = maker(sets, device)
     while queue:
         with Progress(console, sum(run.minutes for run in queue)) as progress:
