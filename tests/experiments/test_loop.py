@@ -22,6 +22,7 @@ from letsam.experiments.recipe import Training
 from letsam.experiments.record import environment
 from letsam.experiments.reproduce import record
 from letsam.experiments.source import parts
+from letsam.experiments.training import PLAIN
 
 TINY = Training(
     data="digits",
@@ -144,6 +145,25 @@ def test_parts():
     assert (len(kept), len(held), len(both)) == (180, 20, 200)
     noisy, *_ = parts(replace(TINY, noise=0.5), load("digits"))
     assert 0.3 < float((noisy.labels != train.labels).double().mean()) < 0.6
+
+
+@pytest.mark.parametrize("method", ["sam", "lets-sam", "auto-sam"])
+@pytest.mark.parametrize("base", [*PLAIN, "nesterov"])
+def test_every_base_trains_and_resumes_exactly(base, method, tmp_path):
+    how = {"base": "sgd", "nesterov": True} if base == "nesterov" else {"base": base, "lr": 1e-3}
+    validation = "held-out" if method == "auto-sam" else "training"
+    training = replace(TINY, method=method, validation=validation, options={}, epochs=2, **how)
+    one, other = make(training), make(training)
+    first = one.epoch()
+    assert digest(one.model) != digest(other.model)
+    save_checkpoint(tmp_path / "c.safetensors", one.state_dict())
+    other.load_state_dict(load_checkpoint(tmp_path / "c.safetensors"))
+    last = one.epoch()
+    assert math.isfinite(last["train_loss"])
+    assert last["skipped"] == first["skipped"] == 0
+    assert other.epoch()["train_loss"] == last["train_loss"]
+    assert digest(other.model) == digest(one.model)
+    assert type(one.opt.base).__name__.lower() == training.base
 
 
 @pytest.mark.parametrize("method", ["erm", "looksam", "ae-sam", "lets-asam", "auto-sam"])

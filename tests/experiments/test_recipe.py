@@ -163,6 +163,8 @@ sam = { method = "sam", rho = 0.1 }
     ("changes", "line"),
     [
         ({"options": {"perturbation": 3}}, "perturbation of options is an object; combine axes in Python"),
+        ({"nesterov": True, "momentum": 0.0}, "nesterov is of base = 'sgd' with a momentum; leave it away"),
+        ({"base": "adagrad", "beta2": 0.9}, "beta2 is a setting of adam and adamw, and the base is adagrad"),
         ({"options": {"radius": 3}}, "radius is 3; give a table, { rule = … }, or the number as rho"),
         ({"images": 1001}, "images is 1001, and digits has 1000; give as many at most"),
         ({"seed": 10**23}, "seed is 100000000000000000000000; give a whole number from 0 to 4294967295"),

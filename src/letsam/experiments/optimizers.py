@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,25 @@ import letsam
 from .control import control
 from .training import Training
 
+PLAIN: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "rmsprop": torch.optim.RMSprop,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adagrad": torch.optim.Adagrad,
+    "adamax": torch.optim.Adamax,
+    "adadelta": torch.optim.Adadelta,
+}
+
 
 def optimizer(training: Training, model: nn.Module, total_steps: int) -> letsam.SharpnessAware:
     """The method around its base; one that plans over the run is told its length, one that draws the seed."""
     lr, weight_decay, params = training.lr, training.weight_decay, model.parameters()
     base: torch.optim.Optimizer
     if training.base == "sgd":
-        base = torch.optim.SGD(params, lr, training.momentum, weight_decay=weight_decay, fused=True)
+        momentum, nesterov = training.momentum, training.nesterov
+        base = torch.optim.SGD(params, lr, momentum, weight_decay=weight_decay, nesterov=nesterov, fused=True)
+    elif training.base in PLAIN:
+        base = PLAIN[training.base](params, lr=lr, weight_decay=weight_decay)
     else:
         adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.base]
         base = adam(params, lr, (0.9, training.beta2), training.eps, weight_decay, fused=True)

@@ -23,7 +23,9 @@ IN_MEMORY = ("cifar10", "cifar100", "fashion-mnist", "digits")
 SEEDS = 2**32 - 1
 """The largest one: what every generator takes."""
 IMAGES, TEXT = (*IN_MEMORY, "imagenet"), ("iwslt14", "multi30k")
-BASES = ("sgd", "adam", "adamw")
+PLAIN = ("rmsprop", "nadam", "radam", "adagrad", "adamax", "adadelta")
+"""Bases of which lr and weight_decay are set alone; the rest is torch's default."""
+BASES = ("sgd", "adam", "adamw", *PLAIN)
 SCHEDULES = ("cosine", "linear", "exponential", "inverse-sqrt", "constant")
 LATER = {
     "beta2": 0.999,
@@ -34,6 +36,7 @@ LATER = {
     "length": 128,
     "back": 0.0,
     "cutout": 0,
+    "nesterov": False,
 }
 """Settings that came after the first records: at these values they are not part of a run's identity."""
 AUTO, MATCHED = 3, 2
@@ -94,6 +97,8 @@ class Training:
     """The share of the epochs, at the end, in which what was held out is trained on too, and the radius stays."""
     cutout: int = 0
     """The side in pixels of a square that is blanked in half of the training images, each time elsewhere; 0: none."""
+    nesterov: bool = False
+    """Nesterov's momentum in SGD."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -119,6 +124,10 @@ class Training:
         if self.seed > SEEDS:
             raise ValueError(f"seed is {self.seed}; give a whole number from 0 to {SEEDS}")
         self._check_images()
+        if self.nesterov and (self.base != "sgd" or not self.momentum):
+            raise ValueError("nesterov is of base = 'sgd' with a momentum; leave it away")
+        if self.base in PLAIN and (given := [x for x in ("eps", "beta2") if getattr(self, x) != LATER[x]]):
+            raise ValueError(f"{given[0]} is a setting of adam and adamw, and the base is {self.base}; leave it away")
         if self.back and (self.validation != "held-out" or self.data in TEXT):
             raise ValueError("back gives back what validation = 'held-out' took from the training set; it took nothing")
         if self.cutout and (self.data not in IN_MEMORY or not self.augment):
