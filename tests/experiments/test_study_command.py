@@ -203,3 +203,18 @@ def test_the_price(tmp_path, monkeypatch, capsys):
     assert [[t[k] for k in keys] for t in again["trials"]["tpe"]] == [
         [t[k] for k in keys] for t in price["trials"]["tpe"]
     ]
+    (record,) = folder.glob("price-*")
+    record.write_text(record.read_text().replace('"processor": "', '"processor": "another '))
+    text = record.read_text()
+    assert main(command) == 0
+    assert record.read_text() == text  # nothing was made: the record is of the machine that made the runs
+    for path in folder.glob("digits-small-cnn-auto*"):
+        path.unlink()
+    trial = max(before.keys(), key=lambda name: json.loads(before[name])["training"]["rho"] not in (None, 0.05, 0.5))
+    (folder / trial).unlink()
+    capsys.readouterr()
+    assert main([*command, "--plan"]) == 0
+    plan = capsys.readouterr().out
+    assert "2 runs" in plan
+    assert "auto-sam" in plan
+    assert "TPE, trial 7" in plan

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import plan as plans
 from .one_run import runner
 from .progress import Progress
-from .recipe import Table
+from .recipe import Table, Training
 from .reproduce_command import Reproduce, plan_table
 
 if TYPE_CHECKING:
@@ -17,30 +18,34 @@ if TYPE_CHECKING:
 
     from .loop import Run
     from .records import Record
-    from .search import Search
+    from .search import Price, Search
 
 PRICE = "price"
 
 
 def price(request: Reproduce, table: Table, console: Console) -> None:
     """Plan, make the searches that fit into the time, write a record of each, show the bill."""
-    from .record import device_name, write_json
-    from .search import bill_rows, load_optuna, made, price_record
+    from .record import device_name
+    from .records import records
+    from .search import bill_rows, load_optuna, made
 
     request.check(table)
     device, folder = request.chosen_device(), request.results / PRICE
     speeds = plans.Speeds([request.results / "bench", request.results / table.records, folder], device_name(device))
-    queue = _wanted(request, table)
+    queue, done = _wanted(request, table), records(folder)
+    to_do = {search.name: _planned(search.without(done), search.column, speeds) for search in queue}
     if request.minutes is not None:
-        queue = plans.within(queue, request.minutes, lambda search: _minutes(search, speeds))
+        cost = lambda search: sum(run.minutes for run in to_do[search.name])  # noqa: E731
+        queue = plans.within(queue, request.minutes, cost)
     if request.plan:
-        console.print(plan_table([run for search in queue for run in _planned(search, speeds)], device_name(device)))
+        console.print(plan_table([run for search in queue for run in to_do[search.name]], device_name(device)))
         return
     load_optuna()  # or its absence would be told after the first runs
-    with Progress(console, sum(_minutes(search, speeds) for search in queue)) as progress:
+    minutes = sum(run.minutes for search in queue for run in _planned(search.runs, search.column, speeds))
+    with Progress(console, minutes) as progress:
         run = runner(request, PRICE, device, speeds, progress, _finished(request, device))
         for search in queue:
-            write_json(folder / f"{search.name}.json", price_record(search, made(search, run)))
+            _write(folder / f"{search.name}.json", search, made(search, run))
     for search in {search.column: search for search in queue}.values():
         console.print(_shown(search.column, bill_rows(folder, search.column, search.auto.epochs)))
 
@@ -54,14 +59,19 @@ def _wanted(request: Reproduce, table: Table) -> list[Search]:
     return [search for search in every if not request.seeds or search.seed in request.seeds]
 
 
-def _planned(search: Search, speeds: plans.Speeds) -> list[plans.Planned]:
-    return [
-        plans.Planned(PRICE, name, search.column, training, *speeds.minutes(training)) for name, training in search.runs
-    ]
+def _planned(runs: list[tuple[str, Training]], column: str, speeds: plans.Speeds) -> list[plans.Planned]:
+    return [plans.Planned(PRICE, name, column, training, *speeds.minutes(training)) for name, training in runs]
 
 
-def _minutes(search: Search, speeds: plans.Speeds) -> float:
-    return sum(run.minutes for run in _planned(search, speeds))
+def _write(path: Path, search: Search, price: Price) -> None:
+    """A record that says the same stays as it is: its environment is that of the runs."""
+    from .record import write_json
+    from .records import PRICE as KIND
+    from .records import of_kind
+    from .search import price_record
+
+    if dict(of_kind(path.parent, KIND)).get(path, {}).get("trials") != price:
+        write_json(path, price_record(search, price))
 
 
 def _finished(request: Reproduce, device: str) -> Callable[[Run], Record]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .recipe import Table, Training
 from .record import environment
-from .records import FORMAT, PRICE, Record, of_kind
+from .records import FORMAT, PRICE, Record, of_kind, training_of
 from .study import AUTO, is_fixed
 
 HEAD = ["contender", "runs", "passes (beside auto-sam)", "seconds", "test accuracy (seeds)"]
@@ -50,6 +50,13 @@ class Search:
         """All of them, those of TPE at a radius that stands for theirs: it does not change their cost."""
         grid = [(f"grid, ρ = {training.rho:g}", training) for training in self.grid]
         return [("auto-sam", self.auto), *grid, *((f"TPE, trial {n + 1}", self.grid[0]) for n in range(TRIALS))]
+
+    def without(self, done: dict[str, Record]) -> list[tuple[str, Training]]:
+        """The runs that are still to make; of TPE, whose radii are not known before, as many as are left."""
+        grid, first = 1 + len(self.grid), self.grid[0]
+        others = [training for training in map(training_of, done.values()) if training not in self.grid]
+        trials = sum(replace(training, rho=first.rho) == first for training in others)
+        return [run for run in self.runs[:grid] if run[1].identity not in done] + self.runs[grid + trials :]
 
 
 def searches(table: Table, column: str, scale: float) -> list[Search]:
