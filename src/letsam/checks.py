@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
+from numbers import Integral, Real
+
+from torch import Tensor
 
 
 def within(name: str, value: float, low: float, high: float) -> None:
-    """low ≤ value ≤ high."""
+    """low ≤ value ≤ high, and finite."""
+    number(name, value)
     if not low <= value <= high:
         allowed = f"at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
         raise ValueError(f"{name} is {value!r}; give a number {allowed}")
+
+
+def number(name: str, value: float) -> None:
+    """Neither infinite nor NaN: with those every step would be skipped, without a word."""
+    real(name, value)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r}; give a finite number")
+
+
+def real(name: str, value: float) -> None:
+    """A number of any kind, and no text or list."""
+    if not isinstance(value, Real | Tensor) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; give a number")
 
 
 def whole(name: str, value: int, low: int) -> None:
@@ -22,14 +38,23 @@ def whole(name: str, value: int, low: int) -> None:
 
 def positive(name: str, value: float) -> None:
     """A finite number above zero."""
-    if not (value > 0 and math.isfinite(value)):
+    number(name, value)
+    if value <= 0:
         raise ValueError(f"{name} is {value!r}; give a positive number")
+
+
+def pair(name: str, values: tuple[float, float]) -> None:
+    """Two of something."""
+    if not isinstance(values, tuple | list) or len(values) != 2:
+        raise TypeError(f"{name} is {values!r}; give two numbers")
 
 
 def bounded(initial: float, bounds: tuple[float, float]) -> None:
     """A first radius within bounds above zero."""
+    pair("bounds", bounds)
     positive("initial", initial)
     positive("bounds[0]", bounds[0])
+    real("bounds[1]", bounds[1])
     within("the initial radius", initial, *bounds)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from .checks import within
+from .checks import number, within
 from .space import Space
 from .tensors import Tensors, add_, add_scaled_, copied, ratio, scale_
 
@@ -71,6 +71,9 @@ class SurrogateGap(_Plain):
 
     needs_clean = True
 
+    def __post_init__(self) -> None:
+        number("alpha", self.alpha)
+
     def perturbed(self, space: Space, g: Tensors | None, g_hat: Tensors) -> dict[str, Tensors]:
         """ĝ ← ĝ − αg⊥, g⊥ = g − (⟨g,ĝ⟩/‖ĝ‖²)ĝ. In this order g⊥ is 0, bit for bit, where ĝ is g."""
         assert g is not None
@@ -124,6 +127,9 @@ class Reuse(_Plain):
 
     needs_clean = True
     memories = ("g_v",)
+
+    def __post_init__(self) -> None:
+        number("alpha", self.alpha)
 
     def wants_perturbation(self, recall: Recall) -> bool:
         """While there is no g_v."""

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from .checks import positive, within
+from .checks import number, positive, within
 from .policies import uniforms
 from .space import Space
 from .tensors import Scaled, Tensors, add_, copied, multiplied, scaled
@@ -147,6 +147,7 @@ class Friendly:
     memories = ("m",)
 
     def __post_init__(self) -> None:
+        number("sigma", self.sigma)
         within("momentum", self.momentum, 0, 1)
 
     def direction(self, g: Tensors, at: Where) -> Scaled:

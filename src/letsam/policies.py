@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .checks import positive, within
+from .checks import number, positive, within
 
 Scalars = dict[str, Any]
 
@@ -122,6 +122,8 @@ class GradientNorm:
     def __post_init__(self) -> None:
         positive("total_steps", self.total_steps)
         within("delta", self.delta, 0, 1)
+        for name in ("lambda1", "lambda2"):
+            number(name, getattr(self, name))
 
     def scalars(self) -> dict[str, float]:
         """μ₀ = 0 and σ₀² = e⁻¹⁰, as in the paper of AE-SAM."""

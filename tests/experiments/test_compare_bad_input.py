@@ -34,6 +34,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--methods", "sma"], "sam"),
         (["--methods", "sam:rhoo=0.1"], "rho"),
         (["--methods", "sam:rho=-0.1"], "rho"),
+        (["--methods", "gsam:alpha=nan"], "alpha is nan; give a finite number"),
         (["--methods", "sam:rho"], "sam:rho=0.1"),
         (["--methods", "sam", "sam"], "twice"),
         (["--seeds", "0"], "--seeds"),

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..checks import bounded, one_of, within
+from ..checks import bounded, one_of, pair, within
 from ..space import Space
 from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
@@ -79,6 +79,7 @@ class LearnedRadius:
         within("every", self.every, 1, math.inf)
         for name in ("lr", "eps", "kappa", "shift"):
             within(name, getattr(self, name), 0, math.inf)
+        pair("betas", self.betas)
         for beta in self.betas:
             within("betas", beta, 0, math.nextafter(1, 0))
         within("decay", self.decay, 0, 1)
