@@ -43,6 +43,12 @@ def positive(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value!r}; give a positive number")
 
 
+def yes_or_no(name: str, value: bool) -> None:
+    """True or False: any word would count as true."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; give True or False")
+
+
 def pair(name: str, values: tuple[float, float]) -> None:
     """Two of something."""
     if not isinstance(values, tuple | list) or len(values) != 2:

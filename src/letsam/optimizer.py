@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from . import policies
-from .checks import within
+from .checks import within, yes_or_no
 from .closures import Closure, ScalerFeedback
 from .combiners import Combiner, Perturbed
 from .last import StepReport
@@ -74,6 +74,7 @@ class SharpnessAware(Wrapper):
         if isinstance(base, SharpnessAware):
             raise TypeError("base is sharpness-aware already; give the optimizer inside it, base.base")
         within("keep", keep, 0, 1)
+        yes_or_no("replay_rng", replay_rng)
         self.base, self.model = base, model
         self.perturbation = perturbation or L2()
         self.policy = policy or policies.Always()

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from .checks import number, positive, within
+from .checks import number, positive, within, yes_or_no
 from .policies import uniforms
 from .space import Space
 from .tensors import Scaled, Tensors, add_, copied, multiplied, scaled
@@ -78,6 +78,7 @@ class Adaptive(_Forgetful):
 
     def __post_init__(self) -> None:
         within("xi", self.xi, 0, float("inf"))
+        yes_or_no("filterwise", self.filterwise)
 
     def direction(self, g: Tensors, at: Where) -> Scaled:
         """T²g/(‖Tg‖ + tiny)."""

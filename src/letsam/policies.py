@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .checks import number, positive, within
+from .checks import number, whole, within
 
 Scalars = dict[str, Any]
 
@@ -92,7 +92,7 @@ class EveryK(_Memoryless):
     k: int = 5
 
     def __post_init__(self) -> None:
-        within("k", self.k, 1, math.inf)
+        whole("k", self.k, 1)
 
     @property
     def rate(self) -> float:
@@ -120,7 +120,7 @@ class GradientNorm:
     rate = 0.5
 
     def __post_init__(self) -> None:
-        positive("total_steps", self.total_steps)
+        whole("total_steps", self.total_steps, 1)
         within("delta", self.delta, 0, 1)
         for name in ("lambda1", "lambda2"):
             number(name, getattr(self, name))

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..checks import bounded, one_of, pair, within
+from ..checks import bounded, one_of, pair, whole, within, yes_or_no
 from ..space import Space
 from ..tensors import Tensors, add_scaled_, copied, ratio
 from . import algorithm1, appendix, exact, finite_difference
@@ -76,12 +76,14 @@ class LearnedRadius:
         one_of("objective", self.objective, OBJECTIVES)
         one_of("rule", self.rule, ("adam", "cosine"))
         bounded(self.initial, self.bounds)
-        within("every", self.every, 1, math.inf)
+        whole("every", self.every, 1)
         for name in ("lr", "eps", "kappa", "shift"):
             within(name, getattr(self, name), 0, math.inf)
         pair("betas", self.betas)
         for beta in self.betas:
             within("betas", beta, 0, math.nextafter(1, 0))
+        for name in ("length_free", "gated"):
+            yes_or_no(name, getattr(self, name))
         within("decay", self.decay, 0, 1)
         within("memory", self.memory, 0, math.nextafter(1, 0))
         if self.memory and self._as_printed:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import one_of, positive, within
+from ..checks import one_of, positive, whole, within
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LossEquatedRadius:
     anneal: float = 0.8
 
     def __post_init__(self) -> None:
-        positive("total_steps", self.total_steps)
+        whole("total_steps", self.total_steps, 1)
         positive("max", self.max)
         _not_negative("sigma", self.sigma)
         within("anneal", self.anneal, 0, 1)
