@@ -40,6 +40,11 @@ def test_tied_to_the_learning_rate():
     assert radii(radius, 3, lr=[0.1, 0.06, 0.02]) == pytest.approx([0.6, 0.4, 0.2], rel=1e-12)
 
 
+def test_tied_to_a_learning_rate_that_leaves_its_bounds():
+    radius = ProportionalRadius(rho_max=0.04, rho_min=0.0, lr_max=0.1, lr_min=0.05)
+    assert radii(radius, 2, lr=[0.01, 0.2]) == pytest.approx([0.0, 0.04], rel=1e-12)
+
+
 def test_loss_equated_is_capped_and_ends_at_zero():
     model = make_model()
     radius = LossEquatedRadius(total_steps=10, sigma=0.01, max=0.005, anneal=0.5)

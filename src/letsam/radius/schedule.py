@@ -45,7 +45,10 @@ class ScheduledRadius:
 
 @dataclass(frozen=True)
 class ProportionalRadius:
-    """GSAM's schedule: ρ_t = ρ_min + (ρ_max − ρ_min)·(lr − lr_min)/(lr_max − lr_min), lr of the first group."""
+    """GSAM's schedule: ρ_t = ρ_min + (ρ_max − ρ_min)·(lr − lr_min)/(lr_max − lr_min), lr of the first group.
+
+    It stays between ρ_min and ρ_max where lr leaves its bounds, as in a warm-up: a negative radius would go downhill.
+    """
 
     rho_max: float
     rho_min: float
@@ -64,9 +67,9 @@ class ProportionalRadius:
 
     def set(self, t: int, norm: Tensor, groups: list[dict[str, Any]]) -> None:
         """ρ_t of the learning rate."""
-        share = (groups[0]["lr"] - self.lr_min) / (self.lr_max - self.lr_min)
-        rho = self.rho_min + (self.rho_max - self.rho_min) * share
-        groups[0]["sam_rho"] = torch.ones_like(groups[0]["sam_rho"]) * rho
+        rate = torch.ones_like(groups[0]["sam_rho"]) * groups[0]["lr"]
+        share = ((rate - self.lr_min) / (self.lr_max - self.lr_min)).clamp(0, 1)
+        groups[0]["sam_rho"] = self.rho_min + (self.rho_max - self.rho_min) * share
 
 
 @dataclass(frozen=True)
