@@ -82,8 +82,15 @@ class Cycle:
             torch.set_rng_state(self._rng)
             self._iterator = iter(self.loader)
             self._rng = torch.get_rng_state()
-        for _ in range(self.position):
-            self._draw()
+        for seen in range(self.position):
+            try:
+                self._draw()
+            except StopIteration:  # it would end the user's loop without a word
+                self._iterator = None
+                raise ValueError(
+                    f"{self.position} batches of the epoch were drawn, and the loader has {seen}: load it with the "
+                    "loader it was saved with"
+                ) from None
 
     def _draw(self) -> Any:
         assert self._iterator is not None

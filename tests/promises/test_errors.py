@@ -161,6 +161,14 @@ def test_step(case):
         assert_equal(before, model)
 
 
+def test_a_place_that_the_loader_does_not_have():
+    batches = letsam.cycle(range(4))
+    batches.load_state_dict({"seed": 0, "epoch": 1, "position": 6})
+    for _ in range(2):
+        with pytest.raises(ValueError, match="6 batches of the epoch were drawn, and the loader has 4: load it with"):
+            next(batches)
+
+
 @pytest.mark.parametrize("radius", [0.0, letsam.ScheduledRadius(0.0, 0.1, 10, shape="linear")])
 def test_a_groups_rho_relative_to_nothing(radius):
     model = make_model()
