@@ -87,7 +87,10 @@ class Closure:
         One forward pass for the losses, then a forward and backward pass of the chosen ones alone; at least one.
         """
         if self.losses is None:
-            raise TypeError("keep < 1 needs per-sample losses: give letsam.closure a loss with reduction='none'")
+            raise TypeError(
+                "keep < 1 needs one loss for each sample: give letsam.closure a loss with reduction='none', and if "
+                "that has more dimensions, its means: .flatten(1).mean(1)"
+            )
         loss, self._chosen = self._run("_accumulate_hardest", self.batch, self.losses, share)
         return loss
 

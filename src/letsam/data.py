@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 import torch
@@ -21,7 +21,10 @@ def split(dataset: Dataset[Any], held_out: float | int | None = None, seed: int 
 
     held_out is a fraction between 0 and 1, or a number of samples; not given, a tenth, at most 500.
     """
-    n = len(dataset)  # type: ignore[arg-type]
+    if not isinstance(dataset, Sized):
+        raise TypeError(f"a {type(dataset).__name__} has no length to split; keep some of its samples apart yourself")
+    if (n := len(dataset)) < 2:
+        raise ValueError(f"the dataset has {n} samples; give at least 2 to split")
     if isinstance(held_out, int):
         within("held_out", held_out, 1, n - 1)
         count = held_out
@@ -31,7 +34,8 @@ def split(dataset: Dataset[Any], held_out: float | int | None = None, seed: int 
         within("held_out", held_out, 0, 1)
         count = round(held_out * n)
     if not 0 < count < n:
-        raise ValueError(f"held_out={held_out} leaves an empty part of {n} samples; choose another fraction")
+        part = "a tenth" if held_out is None else f"held_out={held_out}"
+        raise ValueError(f"{part} leaves an empty part of {n} samples; give held_out a number from 1 to {n - 1}")
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).tolist()
     return Subset(dataset, sorted(order[count:])), Subset(dataset, sorted(order[:count]))
 

@@ -14,6 +14,11 @@ def sgd(model):
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
 BAD_CREATION = {
     "unknown method": (lambda m: letsam.create("smm", sgd(m)), ValueError, "did you mean 'sam'"),
     "lets on a method without a radius": (lambda m: letsam.create("lets-erm", sgd(m)), ValueError, "no method"),
@@ -100,6 +105,9 @@ BAD_CREATION = {
         "micro_batches is 2.5; give a whole number",
     ),
     "split": (lambda m: letsam.split(range(10), 0.001), ValueError, "empty part"),
+    "split of few": (lambda m: letsam.split(range(3)), ValueError, "a tenth leaves an empty part .* from 1 to 2"),
+    "split of one": (lambda m: letsam.split(range(1)), ValueError, "the dataset has 1 samples; give at least 2"),
+    "split of a stream": (lambda m: letsam.split(Stream()), TypeError, "a Stream has no length to split; keep some"),
     "split count": (lambda m: letsam.split(range(10), 10), ValueError, "between 1 and 9"),
     "cycle": (lambda m: next(letsam.cycle([])), ValueError, "at least one"),
 }
@@ -141,6 +149,12 @@ BAD_STEPS = {
         lambda m: (letsam.closure(m, torch.nn.functional.cross_entropy, batch(0)), None),
         TypeError,
         "reduction='none'",
+    ),
+    "esam on several losses of a sample": (
+        "esam",
+        lambda m: (letsam.closure(m, lambda o, t: o.square(), batch(0)), None),
+        TypeError,
+        "one loss for each sample: .*, and if that has more dimensions, its means",
     ),
     "empty batch": ("sam", lambda m: (letsam.closure(m, LOSS, batch(0, n=0)), None), ValueError, "has no samples"),
     "loss is no tensor": ("sam", lambda m: (letsam.closure(m, lambda o, t: 1.0, batch(0)), None), TypeError, "tensor"),
