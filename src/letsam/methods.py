@@ -204,6 +204,7 @@ def create(
         raise TypeError(f"{name} has no option {option!r}; {_hint(option, sorted(known | {'rho', 'keep'}))}")
     for axis, cls in classes.items():
         arguments[axis] = _make(name, cls, settings | options)
+    _refuse_unread(name, arguments["radius"], options)
     return SharpnessAware(base, model=model, **{"keep": preset.keep, **arguments})
 
 
@@ -270,6 +271,14 @@ def _make(name: str, cls: Any, settings: dict[str, Any]) -> Any:
     if missing:
         raise ValueError(f"{name} needs {missing[0]}=, {_MEANING.get(missing[0], 'see letsam.describe')}")
     return cls(**{f.name: settings[f.name] for f in fields(cls) if f.name in settings})
+
+
+def _refuse_unread(name: str, learned: Any, options: dict[str, Any]) -> None:
+    """An option that the rule does not read would change nothing, without a word."""
+    for option in options:
+        if option in getattr(learned, "unused", ()) and option != "shift":  # shift=0 is how auto-* have rule="adam"
+            other = "cosine" if learned.rule == "adam" else "adam"
+            raise ValueError(f"{name} does not read {option}: drop it, or use rule={other!r} with it")
 
 
 def _memory(preset: Preset, learned: radius.LearnedRadius | None) -> int:

@@ -95,6 +95,16 @@ BAD_CREATION = {
         "at least 0",
     ),
     "radius": (lambda m: SharpnessAware(sgd(m), radius="0.1"), TypeError, "give a number or a radius such as"),
+    "what the cosine does not read": (
+        lambda m: letsam.create("auto-sam", sgd(m), lr=1e9),
+        ValueError,
+        "auto-sam does not read lr: drop it, or use rule='adam' with it",
+    ),
+    "what Adam does not read": (
+        lambda m: letsam.create("lets-sam", sgd(m), kappa=99),
+        ValueError,
+        "lets-sam does not read kappa: drop it, or use rule='cosine' with it",
+    ),
     "describe": (lambda m: letsam.describe("asma"), ValueError, "did you mean 'asam'"),
     "batch": (lambda m: letsam.closure(m, LOSS, batch(0)[0]), TypeError, "give .inputs, targets."),
     "no loss function": (lambda m: letsam.closure(m, None, batch(0)), TypeError, "loss_fn is None"),
@@ -119,6 +129,11 @@ def test_creation(case):
     with pytest.raises(kind, match=message) as caught:
         make(make_model())
     assert "\n" not in str(caught.value)
+
+
+def test_a_learned_method_takes_the_other_rule():
+    opt = letsam.create("auto-sam", sgd(make_model()), rule="adam", gated=False, shift=0.0, lr=0.1)
+    assert opt.radius.lr == 0.1
 
 
 def no_gradient(model):

@@ -54,12 +54,15 @@ def compare(name, base_name, *, model=None, give_model=True, filter_dims=FILTER_
         few = {"every": 1, "gated": False} if "looksam" in name else {"every": 2}
         far = {"bounds": (1e-5, 10.0), "shift": 0.5 * RHO, "kappa": 5.0}  # far enough in so few steps
         options = {**far, **few, **options}
+    cosine = options.get("rule") == "cosine" or name.startswith("auto-")
+    unread = {"lr", "decay"} if cosine else {"kappa"}  # `create` refuses what the rule does not read
+    read = {k: v for k, v in options.items() if k not in unread}
     ours = {k: v for k, v in options.items() if k != "filterwise"}
     draws = {"seed": seed} if seed else {}
     rho = 0.0 if method_of(name) in ("erm", "le-sam") else RHO
     first = {"initial": RHO} if name.startswith("auto-") else {"rho": rho or None}
     expected = reference.trajectory(reference.settings(name, **ours), world, oracle.weights(base), rho, data)
-    opt = letsam.create(name, base, model=model if give_model else None, **first, **draws, **options)
+    opt = letsam.create(name, base, model=model if give_model else None, **first, **draws, **read)
     for batches, step in zip(data, expected, strict=True):
         closure, val_closure = oracle.closures(model, batches)
         opt.step(closure, val_closure if opt.needs_validation else None)
