@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
+from typing import Any
 
 from torch import Tensor
 
@@ -62,6 +63,12 @@ def bounded(initial: float, bounds: tuple[float, float]) -> None:
     positive("bounds[0]", bounds[0])
     real("bounds[1]", bounds[1])
     within("the initial radius", initial, *bounds)
+
+
+def function(name: str, value: Any) -> None:
+    """Something to call."""
+    if not callable(value):
+        raise TypeError(f"{name} is a {type(value).__name__}; give a function, or use letsam.closure")
 
 
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -244,6 +244,8 @@ _CLOSED_FORM = "closed form for SGD (momentum, dampening, Nesterov), Adam and Ad
 
 def _resolve(name: str) -> tuple[Preset, dict[str, Any]]:
     """The preset of a name and the settings that differ from its axes' own defaults."""
+    if not isinstance(name, str):
+        raise TypeError(f"the method is {name!r}; give a name, one of letsam.list_methods()")
     if name not in list_methods():
         raise ValueError(f"no method is called {name!r}; {_hint(name, list_methods())}")
     kind, _, rest = name.partition("-")

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from . import policies
-from .checks import within, yes_or_no
+from .checks import function, within, yes_or_no
 from .closures import Closure, ScalerFeedback
 from .combiners import Combiner, Perturbed
 from .last import StepReport
@@ -73,6 +73,8 @@ class SharpnessAware(Wrapper):
             raise TypeError(f"base is a {type(base).__name__}; give a torch optimizer such as SGD(params, lr=0.1)")
         if isinstance(base, SharpnessAware):
             raise TypeError("base is sharpness-aware already; give the optimizer inside it, base.base")
+        if isinstance(base, torch.optim.LBFGS):
+            raise TypeError("base is LBFGS, which makes its own passes; give an optimizer that makes none, such as SGD")
         within("keep", keep, 0, 1)
         yes_or_no("replay_rng", replay_rng)
         self.base, self.model = base, model
@@ -107,6 +109,8 @@ class SharpnessAware(Wrapper):
             return self.base.step()
         if val_closure is None and self._due:
             raise ValueError("a learned radius needs validation batches: call step(closure, val_closure=…)")
+        if val_closure is not None:  # it is called when the weights have moved
+            function("val_closure", val_closure)
         loss = self.backward(closure)
         self._step_base()
         if val_closure is not None:
@@ -258,8 +262,7 @@ class SharpnessAware(Wrapper):
         return self._learned is not None and self._scalars["sam_perturbed"] % self._learned.every == 0
 
     def _check(self, closure: Any) -> None:
-        if not callable(closure):
-            raise TypeError(f"closure is a {type(closure).__name__}; give a function, or use letsam.closure")
+        function("closure", closure)
         if self.keep < 1 and not isinstance(closure, Closure):
             raise TypeError("keep < 1 selects samples (ESAM): make the closure with letsam.closure")
         if self.model is None and isinstance(closure, Closure) and closure.model is not self._statistics.model:

@@ -55,6 +55,9 @@ BAD_CREATION = {
     "rho where there is none": (lambda m: letsam.create("erm", sgd(m), rho=0.1), ValueError, "has no rho"),
     "no total_steps": (lambda m: letsam.create("ae-sam", sgd(m)), ValueError, "needs total_steps="),
     "not an optimizer": (lambda m: letsam.create("sam", m), TypeError, "give a torch optimizer"),
+    "no name": (lambda m: letsam.create(None, sgd(m)), TypeError, "the method is None; give a name, one of"),
+    "none": (lambda m: letsam.create("sam", None), TypeError, "base is a NoneType; give a torch optimizer"),
+    "own passes": (lambda m: letsam.create("sam", torch.optim.LBFGS(m.parameters())), TypeError, "LBFGS, which makes"),
     "class, not optimizer": (lambda m: SharpnessAware(torch.optim.SGD), TypeError, "give a torch optimizer"),
     "wrapped twice": (lambda m: SharpnessAware(letsam.create("sam", sgd(m))), TypeError, "already"),
     "probability": (lambda m: letsam.create("rst", sgd(m), p=1.5), ValueError, "between 0 and 1"),
@@ -206,6 +209,14 @@ def test_a_groups_rho_relative_to_nothing(radius):
     before = weights(model)
     with pytest.raises(ValueError, match="relative to the common radius, which is 0: give one above 0"):
         opt.step(next(closures(model, 0)))
+    assert_equal(before, model)
+
+
+def test_what_is_not_called_before_the_weights_moved_is_checked_before():
+    model = make_model()
+    opt, before = create("auto-sam", model), weights(model)
+    with pytest.raises(TypeError, match="val_closure is a tuple; give a function"):
+        opt.step(next(closures(model, 0)), batch(1))
     assert_equal(before, model)
 
 
