@@ -11,7 +11,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 try:
     import tyro
@@ -141,10 +141,21 @@ def _parse(arguments: list[str]) -> Any:
     except SystemExit as end:
         if not end.code:
             raise
-        text = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())
-        lines = [line.strip(" │|╭╮╰╯─+-") for line in text.splitlines()]
-        useful = [line for line in lines if line and not line.lower().startswith(("parsing error", "for full help"))]
-        raise ValueError("; ".join(useful[:2]) + " (see letsam --help)") from None
+        names = {kind.__origin__.__name__.lower() for kind in get_args(Command)}
+        command = " ".join(["letsam", *(name for name in arguments[:1] if name in names)])
+        raise ValueError(f"{_in_the_box(said.getvalue())} (see {command} --help)") from None
+
+
+_HELP = ("For full helptext", "Argument helptext")
+
+
+def _in_the_box(text: str) -> str:
+    """What tyro's box says, without its title and its help; lines across the box divide it."""
+    lines = [line.strip(" │╭╮╰╯") for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+    parts = re.split(r"^[-─]{3,}$", "\n".join(lines[1:]), flags=re.MULTILINE)
+    said = [" ".join(part.strip().split("\n\n")[0].split()) for part in parts]
+    said = [part.replace(" (required)", "") for part in said if part and not part.startswith(_HELP)]
+    return "; ".join(said)
 
 
 def _complain(error: Exception, code: int) -> int:

@@ -65,7 +65,12 @@ def test_one_line_and_nothing_written(
         (["describe", "sma"], "sam"),
         (["report", "nothing"], "nothing"),
         (["frobnicate"], "frobnicate"),
-        (["describe"], ""),
+        (["describe"], "Missing from letsam describe: STR A method of letsam list. (see letsam describe --help)"),
+        (["reproduce"], "A folder of recipes/, such as cifar10, label-noise or iwslt14. (see letsam reproduce --help)"),
+        (["study", "nope"], "Expected one of ('radius', 'price'). (see letsam study --help)"),
+        (["compare", "--data", "nope"], "one of ('digits', 'fashion-mnist', 'cifar10', 'cifar100'). (see letsam"),
+        (["--foo"], "letsam: Unrecognized options: --foo; Available subcommands: compare, bench,"),
+        (["compare", "--foo"], "letsam: Unrecognized options: --foo (see letsam compare --help)"),
     ],
 )
 def test_other_commands(arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
