@@ -125,7 +125,9 @@ def test_one_process_at_a_time(run: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_an_unfinished_run_has_no_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "not finished" in fails(capsys, "report", "old")
+    said = fails(capsys, "report", "old")
+    assert "not finished" in said
+    assert said.endswith("go on with letsam compare --name old --resume\n")
     assert not (run / "result.json").exists()
 
 

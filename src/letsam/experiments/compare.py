@@ -13,6 +13,7 @@ import letsam
 
 from .config import Config, Job, Spec
 from .display import Display, LiveDisplay
+from .folder import how_to_resume
 from .models.small_cnn import small_cnn
 from .optimizers import optimizer
 from .pool import work
@@ -82,6 +83,7 @@ def read_runs(folder: Path, config: Config) -> Records:
     for job in jobs_of(config):
         identity = training(job).identity
         if identity not in done:
-            raise ValueError(f"{folder} is not finished ({job} is missing): go on with letsam compare --resume")
+            resume = how_to_resume(folder.parent, folder.name)
+            raise ValueError(f"{folder} is not finished ({job} is missing): go on with {resume}")
         found[job.method, job.seed] = done[identity]
     return found
