@@ -92,6 +92,9 @@ Command = (
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for wrong input, 1 for a failed run, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that does not know ρ must not end a training
     if arguments == ["--version"]:
         print(f"letsam {metadata.version('letsam')}")
         return 0

@@ -1,5 +1,6 @@
 """Wrong input: one clear line, exit code 2, nothing written, nothing lost."""
 
+import io
 import json
 from pathlib import Path
 
@@ -129,6 +130,14 @@ def test_an_unfinished_run_has_no_report(run: Path, capsys: pytest.CaptureFixtur
     assert "not finished" in said
     assert said.endswith("go on with letsam compare --name old --resume\n")
     assert not (run / "result.json").exists()
+
+
+def test_an_encoding_without_greek(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    assert main(["list"]) == 0
+    stream.flush()
+    assert b"the worst point of an ?2 ball" in stream.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_line_that_resumes_can_be_typed() -> None:
