@@ -64,10 +64,10 @@ def held() -> Iterator[list[int]]:
 
 
 def console_on(stream: Any) -> Console:
-    """Colours and the real width on a terminal, plain lines of 100 characters elsewhere."""
+    """Colours and the real width on a terminal; elsewhere plain lines as long as they are, so that no table is cut."""
     from rich.console import Console
 
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=100, color_system=None)
+    return Console(file=stream) if stream.isatty() else Console(file=stream, width=1000, color_system=None)
 
 
 def print_line(console: Console, text: str) -> None:

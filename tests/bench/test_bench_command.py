@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -173,6 +174,17 @@ def test_nothing_timed_is_a_failure_and_keeps_the_record(tmp_path, capsys, monke
     assert main(["bench", *SMALL]) == 1
     assert "nothing could be timed; a, eager: RuntimeError: no luck" in capsys.readouterr().err
     assert (tmp_path / "bench.json").read_text() == before
+
+
+def test_a_table_in_a_pipe_is_not_cut():
+    from letsam.bench.record import read_record
+    from letsam.bench.table import bench_table
+    from letsam.terminal import console_on
+
+    pipe = io.StringIO()
+    console_on(pipe).print(bench_table(read_record(Path(__file__).parents[2] / "results" / "bench" / "resnet18.json")))
+    assert "captured" in pipe.getvalue()
+    assert "…" not in pipe.getvalue()
 
 
 def test_a_terminal_gets_a_bar():
