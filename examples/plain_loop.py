@@ -38,7 +38,7 @@ def main(method: str) -> None:
     model, loss_fn = small_cnn(), nn.CrossEntropyLoss()
     base = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9, weight_decay=5e-4)
     opt = letsam.create(method, base, model=model)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, EPOCHS * len(train_loader))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, EPOCHS)  # of epochs: they get longer below
 
     for epoch in range(1, EPOCHS + 1):
         if epoch == EPOCHS * 3 // 4 and opt.needs_validation:
@@ -48,7 +48,7 @@ def main(method: str) -> None:
             closure = letsam.closure(model, loss_fn, batch)
             val_closure = letsam.closure(model, loss_fn, val_batch)
             opt.step(closure, val_closure if opt.needs_validation else None)
-            schedule.step()
+        schedule.step()
         if epoch % 10 == 0:
             test = accuracy(model, task.test_x, task.test_y)
             print(f"epoch {epoch:2}  test accuracy {test:.1%}  radius {opt.last.radius:.3g}")
