@@ -44,7 +44,7 @@ SHOWN = [
     "auto-asam",
 ]
 ON_GPU = ("resnet18", "wrn28-10", "vit-s", "decoder-125m")
-ON_CPU = ("cpu-resnet18", "cpu-mlp-2000")
+ON_CPU = ("cpu-resnet18", "cpu-mlp-2000", "cpu-mlp-2000-128")
 FAMILIES = {"lets": "the radius of m learned as in the paper", "auto": "the radius of m learned, nothing to tune"}
 COLUMNS = ("method", "what it does", "passes a step", "extra memory (parameter copies)", "default ρ", "paper")
 
