@@ -57,6 +57,8 @@ class Graphs:
         self.captures = 0
         self.refused: set[Hashable] = set()
         self.pool: Any = None
+        self.compiled: list[Any] = []
+        """What was compiled for graphs: it has to live as long as they."""
         self._parts: Parts | None = None
         self._graphs: dict[Hashable, Graph] = {}
         self._seen: Counter[Hashable] = Counter()
@@ -179,7 +181,6 @@ class Graph:
         beside: Sequence[nn.Parameter] = (),
     ) -> None:
         function = _clearing(beside, function) if beside else function
-        self._function = function  # what was compiled for it has to live as long
         self._inputs = [x.clone() for x in tensors(arguments)]
         static = replaced(arguments, iter(self._inputs))
         self._graph = torch.cuda.CUDAGraph()

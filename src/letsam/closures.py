@@ -118,19 +118,22 @@ class Closure:
                 raise CaptureError(f"the pass cannot be captured: {reason}")
             _say_once(f"a pass runs eagerly: {reason}")
             return run(*arguments)
-        to_capture = lambda: run if self.compile is False else getattr(self._compiled_twin(), name)  # noqa: E731
         device = next(self.model.parameters()).device.type
         around = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
         kind = name, self.autocast, around, self.micro_batches, self.scaler, self.compile
         lenient = self.capture == "try"
-        return graphs_of(self.model).run(
-            run, to_capture, arguments, kind, self.model, self.loss_fn, self.params, lenient
-        )
+        graphs = graphs_of(self.model)
 
-    def _compiled_twin(self) -> Closure:
+        def to_capture() -> Any:
+            return run if self.compile is False else getattr(self._compiled_twin(graphs.compiled), name)
+
+        return graphs.run(run, to_capture, arguments, kind, self.model, self.loss_fn, self.params, lenient)
+
+    def _compiled_twin(self, kept: list[Any]) -> Closure:
         """The same closure over a compiled model: a batch that is not captured runs uncompiled."""
         twin = copy.copy(self)
-        twin._evaluate, twin.batch = _compiled(self.compile), ()
+        twin._evaluate = _compiled(self.compile)
+        kept.append(twin._evaluate)  # not the twin: it knows the model, which would then be in a cycle
         return twin
 
     def _accumulate(self, batch: Batch) -> tuple[Tensor, Tensor | None]:

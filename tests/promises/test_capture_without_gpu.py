@@ -1,7 +1,11 @@
 """capture=True where there is no GPU: the eager closure, and one line in the log."""
 
+import gc
 import logging
+import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -228,3 +232,28 @@ def test_every_model_is_compiled_however_many_there_were(monkeypatch):
         model = nn.Sequential(nn.Flatten(), nn.Linear(36, 10 + n))
         assert closures._compiled(True)(model, LOSS, batch(0)).mean() > 0
     assert len(compiled) == 10
+
+
+def test_a_graph_does_not_hold_its_model(monkeypatch):
+    """In a cycle the memory of both would wait for the garbage collector."""
+    monkeypatch.setattr(capture.Graph, "replay", lambda graph, arguments: graph._outputs)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(pool=lambda: None))
+    pretend_nothing = {"graph": lambda *_, **__: nullcontext(), "device": lambda _: nullcontext()}
+    for name, stand_in in pretend_nothing.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(capture, "_side_stream", lambda _: None)
+    monkeypatch.setattr(capture, "_warm_up", lambda *_: None)
+    monkeypatch.setattr(closures, "_on_gpu", lambda _: True)
+    model = make_model()
+    for t in range(3):
+        letsam.closure(model, LOSS, batch(t), capture=True)()
+    assert graphs_of(model).captures == 1
+    gone = weakref.ref(model)
+    gc.collect()
+    gc.disable()
+    try:
+        del model
+        assert gone() is None
+    finally:
+        gc.enable()
