@@ -38,4 +38,5 @@ def test_what_was_found_is_written(tmp_path):
     assert done.returncode == 1
     assert (record["passed"], record["skipped"], record["failed"]) == (1, 1, 2)
     assert record["failures"] == ["test_some.py::test_wrong", "test_some.py::test_cannot_begin"]
-    assert {"command", "device", "torch", "python", "revision", "seconds"} <= record.keys()
+    assert record["command"].startswith("PYTHONPATH=src python -m pytest -q ")
+    assert {"device", "torch", "python", "revision", "seconds"} <= record.keys()

@@ -1,5 +1,6 @@
 """`--record PATH` writes the outcome: PYTHONPATH=src python -m pytest tests/cuda --record results/cuda.json"""
 
+import shlex
 import time
 from pathlib import Path
 
@@ -7,7 +8,6 @@ import torch
 
 from letsam.experiments.record import environment, write_json
 
-COMMAND = "PYTHONPATH=src python -m pytest tests/cuda --record results/cuda.json"
 _begin = time.time()
 
 
@@ -21,10 +21,11 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     found = {name: terminalreporter.stats.get(name, []) for name in ("passed", "skipped", "failed", "error")}
     known, cuda = environment(), torch.cuda.is_available()
+    arguments = [str(a) for a in config.invocation_params.args]
     write_json(
         path,
         {
-            "command": COMMAND,
+            "command": shlex.join(["PYTHONPATH=src", "python", "-m", "pytest", *arguments]),
             "passed": len(found["passed"]),
             "skipped": len(found["skipped"]),
             "failed": len(found["failed"]) + len(found["error"]),
