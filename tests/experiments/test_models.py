@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from letsam.experiments import models
 from letsam.experiments.models import count
 from letsam.experiments.models.decoder import Decoder
+from letsam.experiments.models.grey_mlp import GreyMLP
 from letsam.experiments.models.mlp import DeepMLP
 from letsam.experiments.models.pyramidnet import pyramidnet
 from letsam.experiments.models.resnet import resnet18, resnet32
@@ -35,6 +36,7 @@ from letsam.experiments.models.wide_resnet import wide_resnet
         (Decoder, {}, 124_475_904, 148),
         (Decoder, {"width": 1024, "depth": 24, "heads": 16}, 354_871_296, 292),
         (DeepMLP, {}, 4_156_490, 2000),
+        (GreyMLP, {"side": 8, "width": 16}, 1_482, 6),
     ],
 )
 def test_sizes(make, options, parameters, tensors):
@@ -139,8 +141,13 @@ def test_models_by_name():
         "pyramidnet110": 28_485_477,
         "vit-s": 21_342_346,
         "small-cnn": 6_138,
+        "mlp": 269_322,
     }
     assert models.create("small-cnn", 4)(torch.randn(2, 1, 8, 8)).shape == (2, 4)
+    grey = torch.randn(2, 1, 28, 28)
+    mlp = models.create("mlp", 4)
+    assert mlp(grey).shape == (2, 4)
+    torch.testing.assert_close(mlp(grey.expand(-1, 3, -1, -1)), mlp(grey))  # Fashion-MNIST comes in three like colours
     assert models.create("vit-s", 4, width=16, depth=1, heads=2, patch=8).position.shape == (1, 17, 16)
     with pytest.raises(ValueError, match=r"no model is called 'Resnet-18'; did you mean resnet18\?"):
         models.create("Resnet-18", 10)

@@ -23,6 +23,8 @@ PAPER = {
     "iwslt14": 5,
     "glue": 40,
 }
+OWN_SEEDS = {"radius-study", "radius-parts", "radius-constants"}
+"""Some of their columns have fewer seeds than the others."""
 OURS = {"label-noise": ("auto-sam",)}
 RESULT = {"matthews": 0.6, "test_accuracy": 0.9, "pearson": 0.9}
 
@@ -38,7 +40,7 @@ def test_every_cell_is_a_run(name):
     assert len({training.identity for _, _, training in runs}) == len(runs)
     cells = [(row, column) for row in table.rows for column in table.columns if table.has(row, column)]
     assert len(runs) == sum(len(table.seeds_of(column)) for _, column in cells)
-    assert name == "radius-study" or len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
+    assert name in OWN_SEEDS or len(runs) == len(table.rows) * len(table.columns) * len(table.seeds)
     if name in PAPER:
         rows = [row for row in table.rows if row not in OURS.get(name, ())]
         assert set(table.published) == {(row, column) for row in rows for column in table.columns}
@@ -77,6 +79,17 @@ def test_rows_of_some_columns_and_columns_of_more_seeds():
     assert not [c for r, c, training in table.runs() if r == "asam-1" and training.noise == 0.2]
     assert {training.seed for _, c, training in table.runs() if c == "cifar10-short"} == {0, 1}
     assert all(t.validation == "held-out" for _, _, t in table.runs() if t.method.startswith("auto-"))
+
+
+def test_what_a_part_of_the_rule_does_is_seen_beside_the_runs_of_the_study():
+    study, done = load_recipe(FOLDER, "radius-study"), set()
+    for name in ("radius-parts", "radius-constants"):
+        table = load_recipe(FOLDER, name)
+        for column in table.columns:
+            whole = table.cell("auto-sam", column, 0)
+            assert whole.identity == study.cell("auto-sam", column, 0).identity
+            done |= {table.cell(row, column, 0).identity for row in table.rows}
+    assert len(done) == 4 * (1 + 8 + 11)  # every row changes something
 
 
 def test_settings_of_the_appendix_for_translation():
@@ -166,6 +179,7 @@ sam = { method = "sam", rho = 0.1 }
         ({"nesterov": True, "momentum": 0.0}, "nesterov is of base = 'sgd' with a momentum; leave it away"),
         ({"base": "adagrad", "beta2": 0.9}, "beta2 is a setting of adam and adamw, and the base is adagrad"),
         ({"options": {"radius": 3}}, "radius is 3; give a table, { rule = … }, or the number as rho"),
+        ({"data": "cifar10", "model": "mlp"}, "mlp does not read cifar10: its images are those of fashion-mnist"),
         ({"images": 1001}, "images is 1001, and digits has 1000; give as many at most"),
         ({"seed": 10**23}, "seed is 100000000000000000000000; give a whole number from 0 to 4294967295"),
         ({"method": "auto-sam", "images": 3, "validation": "held-out"}, "images is 3, of which a tenth is held out"),
@@ -174,7 +188,7 @@ sam = { method = "sam", rho = 0.1 }
 )
 def test_a_value_that_no_run_can_have_is_told_before_training(changes, line):
     with pytest.raises(ValueError, match=re.escape(line)):
-        Training(data="digits", model="small-cnn", **changes)
+        Training(**{"data": "digits", "model": "small-cnn", **changes})
 
 
 @pytest.mark.parametrize(

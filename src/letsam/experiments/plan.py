@@ -40,6 +40,7 @@ GFLOP = {
     "pyramidnet110": 4.7,
     "vit-s": 1.4,
     "small-cnn": 0.001,
+    "mlp": 0.0003,
     "transformer-iwslt": 0.037,
     "transformer-tiny": 0.0026,
     "microsoft/deberta-base": 15.0,

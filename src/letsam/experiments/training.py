@@ -168,6 +168,8 @@ class Training:
             raise ValueError(f"{self.data} has images, and {self.model} reads text; choose from {', '.join(MODELS)}")
         if (self.data == "digits") != (self.model == "small-cnn"):
             raise ValueError(f"{self.model} does not read {self.data}: small-cnn reads the digits, and it alone does")
+        if self.model == "mlp" and self.data != "fashion-mnist":
+            raise ValueError(f"mlp does not read {self.data}: its images are those of fashion-mnist")
         for name in ("dropout", "length"):
             if getattr(self, name) != LATER[name]:
                 raise ValueError(f"{name} is a setting of sentences, and {self.data} has none; leave it away")

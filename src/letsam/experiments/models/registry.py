@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from .grey_mlp import GreyMLP
 from .pyramidnet import pyramidnet
 from .resnet import resnet18, resnet32
 from .resnet_imagenet import resnet50
@@ -24,6 +25,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "pyramidnet110": pyramidnet,
     "vit-s": VisionTransformer,
     "small-cnn": small_cnn,
+    "mlp": GreyMLP,
 }
 TRANSLATORS: dict[str, dict[str, Any]] = {
     "transformer-iwslt": {"width": 512, "hidden": 1024, "heads": 4, "depth": 6, "dropout": 0.3},
