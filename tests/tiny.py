@@ -47,7 +47,8 @@ def arguments(folder, kind=TrainingArguments, **more):
 
 def trainer(folder, method, model=None, kind=SharpnessAwareTrainer, train=None, arguments_=None, **more):
     """arguments_: those of TrainingArguments that differ from the defaults above."""
-    own = {key: more.pop(key) for key in ("method_options", "radius_dataset", "held_out") if key in more}
+    options = ("method_options", "radius_dataset", "held_out", "give_back")
+    own = {key: more.pop(key) for key in options if key in more}
     if issubclass(kind, SharpnessAwareTrainer.__mro__[1]):
         own["method"] = method
     made = kind(
@@ -75,6 +76,22 @@ class Interrupt(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         control.should_training_stop = state.global_step >= self.step
+
+
+class Recorder(SharpnessAwareTrainer):
+    """Writes down the rows that it trains on, micro-batch after micro-batch."""
+
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        self.seen = []
+
+    def training_step(self, model, inputs, *more):
+        self.seen.append([tuple(row) for row in inputs["input_ids"].tolist()])
+        return super().training_step(model, inputs, *more)
+
+
+def rows(data):
+    return [tuple(row["input_ids"].tolist()) for row in data]
 
 
 def logged(made, name):

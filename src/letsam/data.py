@@ -40,6 +40,11 @@ def split(dataset: Dataset[Any], held_out: float | int | None = None, seed: int 
     return Subset(dataset, sorted(order[count:])), Subset(dataset, sorted(order[:count]))
 
 
+def is_given_back(epoch: int, epochs: int, share: float) -> bool:
+    """Whether an epoch, counted from 0, is one of the last, `share` of all, that train on what was held out, too."""
+    return epoch >= round((1 - share) * epochs)
+
+
 class Cycle:
     """Batches of a loader, epoch after epoch, without end: zip(train_loader, letsam.cycle(val_loader)).
 

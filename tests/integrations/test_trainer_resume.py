@@ -45,13 +45,26 @@ def test_the_held_out_part_is_recorded_and_has_to_be_the_same(tmp_path):
     made = run(tmp_path, "auto-sam", 1, stop=2, held_out=4)
     assert made.held_out == {"samples": 4, "of": 22, "seed": 42}
     record = json.loads((tmp_path / "checkpoint-2" / "letsam.json").read_text())
-    assert record == {"method": "auto-sam", "method_options": {}, "held_out": made.held_out}
+    assert record == {"method": "auto-sam", "method_options": {}, "held_out": made.held_out, "give_back": 0.25}
     with pytest.raises(ValueError, match="was made with held_out"):
         run(tmp_path, "auto-sam", 1, resume=True, held_out=5)
     with pytest.raises(ValueError, match="was made with method = auto-sam, not auto-asam"):
         run(tmp_path, "auto-asam", 1, resume=True, held_out=4)
     with pytest.raises(ValueError, match=r"method_options = \{\}, not \{'kappa': '0.1'\}"):
         run(tmp_path, "auto-sam", 1, resume=True, held_out=4, method_options={"kappa": 0.1})
+    with pytest.raises(ValueError, match=r"was made with give_back = 0.25, not 0.5"):
+        run(tmp_path, "auto-sam", 1, resume=True, held_out=4, give_back=0.5)
+
+
+def test_a_checkpoint_from_before_anything_was_given_back_gives_nothing_back(tmp_path):
+    run(tmp_path, "auto-sam", 1, stop=2, give_back=0)
+    file = tmp_path / "checkpoint-2" / "letsam.json"
+    record = json.loads(file.read_text())
+    del record["give_back"]
+    file.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"was made with give_back = 0.0, not 0.25: make the trainer as it was"):
+        run(tmp_path, "auto-sam", 1, resume=True)
+    assert run(tmp_path, "auto-sam", 1, resume=True, give_back=0).state.global_step == 20
 
 
 def test_a_plain_checkpoint_starts_the_radius_afresh(tmp_path, caplog):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import letsam
 
+from ..data import is_given_back
 from ..terminal import held
 from . import history
 from .average import Average
@@ -180,7 +181,7 @@ class Run:
 
     def _given_back(self, epoch: int) -> bool:
         """Whether an epoch trains on what was held out, too."""
-        return epoch >= round((1 - self.training.back) * self.training.epochs)
+        return is_given_back(epoch, self.training.epochs, self.training.back)
 
     def _averaged(self, epoch: int) -> int:
         """How many epochs the mean over the last ones is of, after an epoch."""
