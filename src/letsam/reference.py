@@ -32,7 +32,7 @@ AXES: State = {"perturbation": "l2", "policy": "always", "combiner": "perturbed"
 PERTURBATION = {"eps": 1e-12, "xi": 0.01, "beta": 0.6, "sigma": 1.0, "momentum": 0.9, "keep": 1.0}
 POLICY = {"p": 0.5, "k": 5, "lambda1": -1.0, "lambda2": 1.0, "delta": 0.9, "total_steps": 1}
 RADIUS = {"anneal": 1.0, "max": math.inf, "bounds": (0.0, math.inf), "every": 1}
-COSINE = {"memory": 0.0, "gated": False, "shift": 0.0}
+COSINE = {"memory": 0.0, "gated": False, "capped": False, "shift": 0.0}
 LETS = {"estimator": "algorithm1", "objective": "squared-gap", "length_free": False, "rule": "adam"}
 AUTO = {"estimator": "finite-difference", "objective": "validation", "length_free": True, "rule": "cosine"} | {
     "every": 10,
@@ -257,14 +257,15 @@ def learn(o: Any, rho: Tensor, state: State, a: Tensors, J_b: Tensors, L: State)
     """ρ_{t+1} = exp(ν_{t+1}) within bounds: Adam on ν by g_ν = −⟨a, J ρ b⟩, or ν + κ·every·γ·cos(a, J b).
 
     With a shift s it is ν = log(ρ + s). γ is 1, or gated 1 − L̄_tr/L̄_vl within 0 and 1, with the means
-    L̄ ← λ^every·L̄ + (1 − λ^every)·L.
+    L̄ ← λ^every·L̄ + (1 − λ^every)·L. Capped, ν does not grow while the mean of L_tr(θ_t + ρv) is above L̄_vl.
     """
     g_nu, nu = -rho * dot(a, J_b), (rho + o.shift).log()
     if o.rule == "cosine":
         beta = o.memory**o.every
         state = {k: beta * state.get(k, x) + (1 - beta) * x for k, x in L.items()}
         gamma = (1 - state["tr"] / state["vl"]).clamp(0, 1) if o.gated else 1.0
-        nu = nu + o.kappa * o.every * gamma * dot(a, J_b) / (norm(a) * norm(J_b))
+        move = o.kappa * o.every * gamma * dot(a, J_b) / (norm(a) * norm(J_b))
+        nu = nu + (move.clamp(max=0) if o.capped and state["there"] > state["vl"] else move)
     else:
         lr = o.lr * o.decay ** state.get("n", 0)
         nu, state = adam(nu, g_nu, state, {"lr": lr, "betas": o.betas, "eps": o.nu_eps, "weight_decay": 0.0})
@@ -318,7 +319,7 @@ def trajectory(o: Any, w: World, theta: Tensors, rho_0: float, data: Iterable[tu
                 J_b = w.base.jacobian(theta, d, states, times(1 / rho, R))
         if perturbed and o.radius == "learned" and sum(s.perturbed for s in steps) % o.every == 0:
             a = upper_gradient(o, *tr, *vl)
-            next_rho, nu_state, g_nu = learn(o, rho, nu_state, a, J_b, {"tr": L, "vl": vl[0]})
+            next_rho, nu_state, g_nu = learn(o, rho, nu_state, a, J_b, {"tr": L, "there": L_there, "vl": vl[0]})
         if perturbed and o.radius == "matched" and sum(s.perturbed for s in steps) % o.every == 0:
             L_vl, _ = gradient(w.losses, new, val_batch)
             next_rho, nu_state = match(o, rho, nu_state, {"tr": L, "there": L_there, "vl": L_vl})

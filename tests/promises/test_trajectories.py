@@ -165,6 +165,15 @@ def test_the_gap_between_the_losses_gates_the_cosine(base, memory):
     assert abs(math.log(steps[-1].next_rho / RHO)) < abs(math.log(free[-1].next_rho / RHO))
 
 
+@pytest.mark.parametrize("memory", [0.0, 0.7])
+@pytest.mark.parametrize("base", ["sgd", "adam"])
+def test_it_grows_only_while_the_perturbed_loss_is_below_the_held_out_one(base, memory):
+    options = {"every": 2, "memory": memory, "gated": False, "shift": 0.0, "kappa": 2.0}
+    steps, free = (compare("auto-asam", base, capped=capped, **options) for capped in (True, False))
+    assert max(step.next_rho for step in steps) < max(step.next_rho for step in free)
+    assert len({step.next_rho for step in steps} - {RHO}) >= 2, "sometimes it may move"
+
+
 def test_far_below_the_shift_the_radius_moves_faster():
     options = {"gated": False, "kappa": 0.02}
     steps, plain = (compare("auto-sam", "momentum", shift=shift, **options) for shift in (10 * RHO, 0.0))

@@ -134,8 +134,8 @@ def test_the_papers_estimators_carry_nothing_forward(estimator):
         make("lets-sam", estimator=estimator, memory=0.9)
 
 
-@pytest.mark.parametrize("option", [{"gated": True}, {"shift": 0.1}])
-def test_only_the_cosine_is_gated_or_shifted(option):
+@pytest.mark.parametrize("option", [{"gated": True}, {"capped": True}, {"shift": 0.1}])
+def test_only_the_cosine_is_gated_capped_or_shifted(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} is for the cosine: use rule='cosine' with it"):
         make("lets-sam", **option)
 

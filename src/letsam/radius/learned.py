@@ -33,6 +33,8 @@ ESTIMATORS = {
     "finite-difference": finite_difference,
     "exact": exact,
 }
+MEANS = {"loss": "train_loss", "perturbed_loss": "perturbed_loss", "val_loss": "val_loss"}
+"""Where the mean of a loss is kept."""
 OBJECTIVES = ("squared-gap", "gap", "validation")
 Gradient = Callable[[], tuple[Tensor, Tensors]]
 Change = Callable[[Tensors | None], Tensors]
@@ -51,6 +53,9 @@ class LearnedRadius:
     gated multiplies the cosine by γ = 1 − L_tr/L_vl, at least 0, both losses averaged over as many steps: one step
     ahead a larger radius often pays even where in the end it only keeps a network from learning, so there has to be a
     gap between the losses for it to close. Meant for losses that are never negative.
+    capped lets ρ grow only while the perturbed training loss is at most the held-out one, by the same means. SAM is
+    derived from a bound of the loss on unseen data by the highest training loss within ρ: where the perturbed loss is
+    as high as that on unseen data, ρ is large enough. Signs of a smaller radius are followed as before.
     shift makes the walk one of log(ρ + shift): above it ρ is multiplied, far below it nearly added to, so that a first
     radius too small to do harm is no long way from one that does some good.
     """
@@ -63,6 +68,7 @@ class LearnedRadius:
     every: int = 1
     memory: float = 0.0
     gated: bool = False
+    capped: bool = False
     lr: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -82,13 +88,13 @@ class LearnedRadius:
         pair("betas", self.betas)
         for beta in self.betas:
             within("betas", beta, 0, math.nextafter(1, 0))
-        for name in ("length_free", "gated"):
+        for name in ("length_free", "gated", "capped"):
             yes_or_no(name, getattr(self, name))
         within("decay", self.decay, 0, 1)
         within("memory", self.memory, 0, math.nextafter(1, 0))
         if self.memory and self._as_printed:
             raise ValueError(f"{self.estimator} is one step of the paper: use memory=0, or 'finite-difference'")
-        for name in ("gated", "shift"):
+        for name in ("gated", "capped", "shift"):
             if getattr(self, name) and self.rule != "cosine":
                 raise ValueError(f"{name} is for the cosine: use rule='cosine' with it")
 
@@ -105,7 +111,7 @@ class LearnedRadius:
     @property
     def reads(self) -> tuple[str, ...]:
         """What of the step's report an update needs."""
-        return ("loss",) if self.gated else ()
+        return ("loss",) * self.gated + ("perturbed_loss",) * self.capped
 
     @property
     def memories(self) -> tuple[str, ...]:
@@ -123,6 +129,11 @@ class LearnedRadius:
         return ("kappa", "shift") if self.rule == "adam" else ("lr", "betas", "eps", "decay")
 
     @property
+    def _averaged(self) -> tuple[str, ...]:
+        """Losses of which it keeps a mean."""
+        return (*self.reads, "val_loss") if self.reads else ()
+
+    @property
     def _needs_training(self) -> bool:
         return self.objective != "validation" or self.estimator == "algorithm1"
 
@@ -133,8 +144,8 @@ class LearnedRadius:
 
     def scalars(self) -> dict[str, float]:
         """Adam's moments of ν, updates made and skipped, mean losses; ν itself is log `sam_rho`."""
-        losses = {"train_loss": 0.0, "val_loss": 0.0} if self.gated else {}
-        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0, "radius_skipped": 0.0} | losses
+        means = dict.fromkeys((MEANS[name] for name in self._averaged), 0.0)
+        return {"nu_m": 0.0, "nu_v": 0.0, "nu_updates": 0.0, "radius_skipped": 0.0} | means
 
     def set(self, t: int, norm: Tensor, groups: list[dict[str, Any]]) -> None:
         """`sam_rho` holds what was learned."""
@@ -209,8 +220,7 @@ class LearnedRadius:
     def update(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> None:
         """Move ρ = exp(ν); if anything was not finite, nothing moves."""
         if self.rule == "cosine":
-            move = self.kappa * self.every * signal["cosine"]
-            move = move * self._gate(signal, finite, scalars) if self.gated else move
+            move = self._cosine(signal, finite, scalars)
         else:
             move = self._adam(signal["hyper_gradient"], finite, scalars)
         finite = finite & move.isfinite()
@@ -220,15 +230,25 @@ class LearnedRadius:
         scalars["sam_rho"] = torch.where(finite, moved, rho)
         count(scalars, finite)
 
-    def _gate(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
-        """γ: the part of the held-out loss that a fit to the training data has opened."""
-        first, means = scalars["sam_nu_updates"] == 0, []
-        for name, place in (("loss", "sam_train_loss"), ("val_loss", "sam_val_loss")):
+    def _cosine(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
+        """κ·every·γ·cos; nothing upwards where the cap is reached."""
+        move = self.kappa * self.every * signal["cosine"]
+        mean = self._means(signal, finite, scalars)
+        if self.gated:  # γ: the part of the held-out loss that a fit to the training data has opened
+            move = move * (1 - ratio(mean["loss"], mean["val_loss"])).clamp(0, 1)
+        if self.capped:
+            move = torch.where(mean["perturbed_loss"] > mean["val_loss"], move.clamp(max=0), move)
+        return move
+
+    def _means(self, signal: Signal, finite: Tensor, scalars: dict[str, Any]) -> dict[str, Tensor]:
+        """The losses, averaged over as many steps as the memory."""
+        first, means = scalars["sam_nu_updates"] == 0, {}
+        for name in self._averaged:
+            place = f"sam_{MEANS[name]}"
             old = scalars[place]
-            new = signal[name].to(old)
-            means.append(running_mean(old, new, self.memory**self.every, first))
-            scalars[place] = torch.where(finite, means[-1], old)
-        return (1 - ratio(*means)).clamp(0, 1)
+            means[name] = running_mean(old, signal[name].to(old), self.memory**self.every, first)
+            scalars[place] = torch.where(finite, means[name], old)
+        return means
 
     def _adam(self, g: Tensor, finite: Tensor, scalars: dict[str, Any]) -> Tensor:
         finite = finite & g.isfinite()
