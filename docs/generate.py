@@ -285,7 +285,8 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         **{f"sweep-{name}": partial(sweep, name) for name in ("size", "tensors", "batch")},
         "choices": lambda: table(tables.choices(RECIPES)),
         "reproduction": lambda: "\n\n".join(map(paper_table, of_the_paper())),
-        "radius-grid": radius_grid,
+        "radius-grid": partial(radius_grid, STUDY),
+        **{name: partial(radius_grid, name) for name in ("radius-parts", "radius-constants")},
         "radius-tasks": partial(study_table, task_rows),
         "radius-verdicts": partial(study_table, verdict_rows),
         "radius-signal": partial(study_table, signal_rows),
@@ -306,9 +307,9 @@ def study_table(rows: Callable[..., tables.Rows]) -> str:
     return table(found) if len(found) > 1 else "Not run yet."
 
 
-def radius_grid() -> str:
-    """All cells of the radius study, and how many of its runs there are."""
-    where = RECIPES, RESULTS / load_recipe(RECIPES, STUDY).records, STUDY
+def radius_grid(name: str) -> str:
+    """All cells of the radius study, or of its parts or constants, and how many of their runs there are."""
+    where = RECIPES, RESULTS / load_recipe(RECIPES, name).records, name
     return f"{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
 
 

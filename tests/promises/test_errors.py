@@ -81,6 +81,11 @@ BAD_CREATION = {
         "filterwise is 'maybe'; give True or False",
     ),
     "gated perhaps": (lambda m: letsam.create("auto-sam", sgd(m), gated="no"), TypeError, "gated is 'no'; give True"),
+    "capped perhaps": (
+        lambda m: letsam.create("auto-sam", sgd(m), capped="no"),
+        TypeError,
+        "capped is 'no'; give True",
+    ),
     "replay perhaps": (lambda m: letsam.create("sam", sgd(m), replay_rng="no"), TypeError, "is 'no'; give True or F"),
     "estimator": (lambda m: letsam.create("lets-sam", sgd(m), estimator="x"), ValueError, "choose from algorithm1"),
     "objective": (lambda m: letsam.create("lets-sam", sgd(m), objective="x"), ValueError, "choose from squared-gap"),

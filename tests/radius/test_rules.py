@@ -1,5 +1,6 @@
 """How ν moves, given the hyper-gradient: Adam, the cosine rule, bounds, and when."""
 
+import copy
 import math
 
 import by_hand
@@ -138,6 +139,39 @@ def test_the_papers_estimators_carry_nothing_forward(estimator):
 def test_only_the_cosine_is_gated_capped_or_shifted(option):
     with pytest.raises(ValueError, match=f"{next(iter(option))} is for the cosine: use rule='cosine' with it"):
         make("lets-sam", **option)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_the_cap_stops_growth_and_growth_alone(memory):
+    """At the cap itself, the perturbed loss as high as the held-out one, it may still grow."""
+    _, opt = make("auto-sam", capped=True, memory=memory)
+    group = opt.param_groups[0]
+
+    def moved(cosine, perturbed, held_out=2.0):
+        before = radius(opt)
+        signal = {"cosine": cosine, "perturbed_loss": perturbed, "val_loss": held_out}
+        opt.radius.update({name: torch.tensor(x) for name, x in signal.items()}, torch.tensor(True), group)
+        return math.log(radius(opt) / before)
+
+    kappa = opt.radius.kappa
+    assert moved(0.1, 2.0) == pytest.approx(0.1 * kappa)
+    assert moved(-0.1, 2.1) == pytest.approx(-0.1 * kappa)
+    assert moved(0.1, 2.1) == 0.0
+    assert (moved(0.1, 1.999) == 0.0) == bool(memory), "it is the means that are compared"
+
+
+def test_what_the_cap_compares_is_resumed():
+    data = oracle.make_data(STEPS)
+    (model, opt), (other, resumed) = (make("auto-sam", capped=True, memory=0.9, kappa=2.0) for _ in range(2))
+    for i, batches in enumerate(data):
+        if i == STEPS // 2:
+            other.load_state_dict(model.state_dict())
+            resumed.load_state_dict(copy.deepcopy(opt.state_dict()))
+        opt.step(*oracle.closures(model, batches))
+        if i >= STEPS // 2:
+            resumed.step(*oracle.closures(other, batches))
+            assert radius(resumed) == radius(opt)
+    assert opt.param_groups[0]["sam_perturbed_loss"] == resumed.param_groups[0]["sam_perturbed_loss"] > 0
 
 
 @pytest.mark.parametrize("method", ["sam", "asam", "gnp"])

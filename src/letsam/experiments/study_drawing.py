@@ -55,12 +55,11 @@ def _sensitivity(cells: list[Found], path: Path) -> list[Path]:
     lines: dict[str, dict[float, list[float]]] = {}
     level: dict[str, list[float]] = {}
     for cell in cells:
-        label = f"{family(cell.training)}{cell.shortened}"
         seeds = [100 * record["result"]["test_accuracy"] for record in cell.records]
         if cell.training.rho is None:
-            level[label] = seeds
+            level[cell.label] = seeds
         else:
-            lines.setdefault(label, {})[cell.training.rho] = seeds
+            lines.setdefault(f"{family(cell.training)}{cell.shortened}", {})[cell.training.rho] = seeds
     return figures.sensitivity(lines, level, path)
 
 
