@@ -2,14 +2,16 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from letsam.cli import main
 from letsam.experiments import study_drawing
+from letsam.experiments.recipe import load_recipe
 from letsam.experiments.records import records
 from letsam.experiments.search import bill, bill_rows, taken
-from letsam.experiments.study import Task, verdicts
+from letsam.experiments.study import Task, is_fixed, tasks, verdicts
 
 RECIPE = """
 title = "Tiny"
@@ -161,9 +163,28 @@ def test_quarters():
     ],
 )
 def test_verdicts(values, every, some):
-    found = list(verdicts([Task(str(i), x, x) for i, x in enumerate(values)]).values())
+    others = [Task(str(i), x, x, x, has_asam=True) for i, x in enumerate(values)]
+    found = list(verdicts(others).values())
     assert found[0].startswith(every)
     assert found[1].startswith(some)
+    assert found[3] == found[0]
+    assert list(verdicts([*others, Task("without auto-asam", 1.0, 1.0)]).values())[3] == found[0]
+
+
+def test_every_auto_is_compared_with_constants_of_its_own_method():
+    """The best mean over the seeds that all have; plain SGD is the radius 0 of both."""
+    table = load_recipe(Path(__file__).resolve().parents[2] / "recipes", "radius-study")
+    column = "fashion-mlp-40"
+    accuracy = {"erm": 0.5, "sam-0.05": 0.7, "asam-0.5": 0.8, "auto-sam": 0.6, "auto-asam": 0.85, "capped-sam": 0.9}
+    constants = [r for r in table.rows if is_fixed(table.cell(r, column, 0)) or r.startswith("asam-")]
+    runs = {}
+    for row in {*accuracy, *constants}:
+        result = {"test_accuracy": accuracy.get(row, 0.1)}
+        runs[table.cell(row, column, 0).identity] = {"result": result}
+    found = next(task for task in tasks(table, runs) if task.column == column)
+    assert (found.over_fixed, found.over_growth) == (pytest.approx(-10), None)
+    assert found.over_fixed_asam == pytest.approx(5)
+    assert not next(task for task in tasks(table, runs) if task.column == "digits-20").has_asam
 
 
 def test_without_optuna_the_price_is_refused_before_any_run(tmp_path, monkeypatch, capsys):

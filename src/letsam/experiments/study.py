@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from .recipe import Table, Training
 from .records import Record
 
 STUDY = "radius-study"
-AUTO = "auto-sam"
+AUTO, AUTO_ASAM = "auto-sam", "auto-asam"
 Accuracies = dict[str, dict[int, float]]
 """Of a column: row, seed, test accuracy in per cent."""
 
 
-def is_fixed(training: Training) -> bool:
-    """SAM at a constant radius, and plain SGD, which is the radius 0."""
-    return training.method == "erm" or (training.method == "sam" and "radius" not in training.options)
+def is_fixed(training: Training, method: str = "sam") -> bool:
+    """SAM, or another method, at a constant radius, and plain SGD, which is the radius 0."""
+    return training.method == "erm" or (training.method == method and "radius" not in training.options)
 
 
 def is_growth(training: Training) -> bool:
@@ -38,6 +39,10 @@ class Task:
     """auto-sam minus the best constant radius."""
     over_growth: float | None
     """auto-sam minus the best growth schedule."""
+    over_fixed_asam: float | None = None
+    """auto-asam minus ASAM at the best constant radius."""
+    has_asam: bool = False
+    """Whether the study has auto-asam on this task."""
 
 
 def accuracies(table: Table, done: dict[str, Record], column: str) -> Accuracies:
@@ -58,13 +63,19 @@ def _task(table: Table, found: Accuracies, column: str) -> Task:
     def rows(of: Callable[[Training], bool]) -> list[str]:
         return [row for row in found if of(table.cell(row, column, 0))]
 
-    return Task(column, _over(found, rows(is_fixed)), _over(found, rows(is_growth)))
+    return Task(
+        column,
+        _over(found, AUTO, rows(is_fixed)),
+        _over(found, AUTO, rows(is_growth)),
+        _over(found, AUTO_ASAM, rows(partial(is_fixed, method="asam"))),
+        AUTO_ASAM in found,
+    )
 
 
-def _over(found: Accuracies, others: list[str]) -> float | None:
-    """auto-sam minus the best of the others."""
-    means = _means(found, [AUTO, *others]) if others else {}
-    return means[AUTO] - max(means[row] for row in others) if means else None
+def _over(found: Accuracies, row: str, others: list[str]) -> float | None:
+    """A row minus the best of the others."""
+    means = _means(found, [row, *others]) if others else {}
+    return means[row] - max(means[other] for other in others) if means else None
 
 
 def _means(found: Accuracies, rows: list[str]) -> dict[str, float]:
@@ -76,10 +87,14 @@ def _means(found: Accuracies, rows: list[str]) -> dict[str, float]:
 def verdicts(found: list[Task]) -> dict[str, str]:
     """The targets, each with: reached, not reached or not run."""
     fixed, growth = [task.over_fixed for task in found], [task.over_growth for task in found]
+    asam = [task.over_fixed_asam for task in found if task.has_asam]
     return {
         "auto-sam is at least the best constant radius − 0.5 on every task": _every(fixed, lambda x: x >= -0.5),
         "auto-sam beats the best constant radius on at least three tasks": _some(fixed, lambda x: x > 0, 3),
         "auto-sam is never more than 1 point under the best growth schedule": _every(growth, lambda x: x >= -1),
+        "auto-asam is at least ASAM at the best constant radius − 0.5 on every task that has it": _every(
+            asam, lambda x: x >= -0.5
+        ),
     }
 
 

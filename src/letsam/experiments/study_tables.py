@@ -14,10 +14,13 @@ from .tables import Rows
 
 
 def task_rows(table: Table, done: dict[str, Record]) -> Rows:
-    """What auto-sam is ahead or behind on every task, in points."""
-    head = ["task", "over the best constant radius", "over the best growth schedule"]
-    found = tasks(table, done)
-    return [head, *([task.column, _signed(task.over_fixed), _signed(task.over_growth)] for task in found)]
+    """What auto-sam and auto-asam are ahead or behind on every task, in points."""
+    beside = ("auto-sam over the best constant radius", "over the best growth schedule")
+    rows = [["task", *beside, "auto-asam over the best constant ASAM"]]
+    for task in tasks(table, done):
+        asam = _signed(task.over_fixed_asam) if task.has_asam else "–"
+        rows.append([task.column, _signed(task.over_fixed), _signed(task.over_growth), asam])
+    return rows
 
 
 def verdict_rows(table: Table, done: dict[str, Record]) -> Rows:
