@@ -286,11 +286,11 @@ def blocks(path: Path) -> dict[str, Callable[[], str]]:
         "choices": lambda: table(tables.choices(RECIPES)),
         "reproduction": lambda: "\n\n".join(map(paper_table, of_the_paper())),
         "radius-grid": partial(radius_grid, STUDY),
-        **{name: partial(radius_grid, name) for name in ("radius-parts", "radius-constants")},
+        **{name: partial(radius_ablation, name) for name in ("radius-parts", "radius-constants")},
         "radius-tasks": partial(study_table, task_rows),
         "radius-verdicts": partial(study_table, verdict_rows),
         "radius-signal": partial(study_table, signal_rows),
-        "radius-figures": radius_figures,
+        "radius-figures": partial(radius_figures, STUDY),
         "radius-price": radius_price,
     }
 
@@ -308,14 +308,19 @@ def study_table(rows: Callable[..., tables.Rows]) -> str:
 
 
 def radius_grid(name: str) -> str:
-    """All cells of the radius study, or of its parts or constants, and how many of their runs there are."""
+    """All cells of a table of the radius study, and how many of its runs there are."""
     where = RECIPES, RESULTS / load_recipe(RECIPES, name).records, name
     return f"{tables.headline(*where)}\n\n{table(tables.reproduction(*where))}"
 
 
-def radius_figures() -> str:
-    """The figures of the radius study."""
-    found = drawings(load_recipe(RECIPES, STUDY), RESULTS)
+def radius_ablation(name: str) -> str:
+    """All cells of a table of the rule's parts or constants, and its figures."""
+    return f"{radius_grid(name)}\n\n{radius_figures(name)}"
+
+
+def radius_figures(name: str) -> str:
+    """The figures of a table of the radius study."""
+    found = drawings(load_recipe(RECIPES, name), RESULTS)
     return "\n\n".join(f"![{d.caption}](images/reproduction/{d.name}.png)" for d in found)
 
 
