@@ -2,12 +2,13 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from letsam.cli import main
-from letsam.experiments import study_drawing
+from letsam.experiments import loop, reproduce_command, study_drawing
 from letsam.experiments.recipe import load_recipe
 from letsam.experiments.records import records
 from letsam.experiments.search import bill, bill_rows, taken
@@ -194,6 +195,21 @@ def test_without_optuna_the_price_is_refused_before_any_run(tmp_path, monkeypatc
     assert main(["study", "price", "--columns", "hard"]) == 2
     assert "pip install 'letsam[study]'" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
+
+
+def test_what_a_run_of_a_search_is_at_is_told(tmp_path, monkeypatch, capsys):
+    """Loss, radius and test after an epoch; on a terminal, and in a log that was silent, the step before its end."""
+    pytest.importorskip("optuna")
+    write_recipe(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(loop, "PULSE", 0.0)
+    monkeypatch.setattr(reproduce_command, "QUIET", -1.0)
+    assert main(["study", "price", "--columns", "hard", "--seeds", "0"]) == 0
+    said = capsys.readouterr().out
+    assert said.count(", auto-sam, small-cnn, digits, 40 % noise, seed 0: epoch 2/2, step 3/5, ") == 1
+    assert re.search(
+        r", auto-sam, small-cnn, digits, 40 % noise, seed 0: epoch 2/2, loss \d.*, ρ 0.0\d*, test \d", said
+    )
 
 
 def test_the_price(tmp_path, monkeypatch, capsys):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from . import reproduce_command
 from .plan import Planned, Speeds
 from .progress import Progress
 from .recipe import Training
-from .reproduce_command import Reproduce, maker
+from .reproduce_command import Reproduce, after_epoch, in_epoch, maker
 from .selection import loader
 
 if TYPE_CHECKING:
@@ -35,16 +36,20 @@ def runner(
     done = 0.0
 
     def tell(run: Planned, row: Row) -> None:
-        epoch, epochs = row["epoch"], run.training.epochs
-        text = f"{run.row}, {run.training}: epoch {epoch}/{epochs}"
-        progress.tell(done + run.minutes * epoch / epochs, text, last=epoch == epochs)
+        share = row["epoch"] / run.training.epochs
+        progress.tell(done + run.minutes * share, f"{run.row}, {after_epoch(run, row)}", last=share == 1)
+
+    def tell_step(run: Planned, epoch: int, step: int, steps: int) -> None:
+        share = (epoch - 1 + step / steps) / run.training.epochs
+        text, pause = f"{run.row}, {in_epoch(run, epoch, step, steps)}", reproduce_command.QUIET
+        progress.tell(done + run.minutes * share, text, pause=pause)
 
     def run(name: str, training: Training) -> Record:
         nonlocal done
         planned = Planned(folder, name, "", training, *speeds.minutes(training))
         path = results / f"{name_of(training)}.json"
         if not path.exists():
-            run_all([planned], make, work, results, tell, progress.say, finish)
+            run_all([planned], make, work, results, tell, progress.say, finish, tell_step)
         done += planned.minutes
         if not path.exists():
             raise ValueError(f"another process is at {training}; wait for it, then give the same command")

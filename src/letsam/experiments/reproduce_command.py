@@ -97,16 +97,24 @@ def maker(sets: Sets, device: str) -> Callable[[Training], Run]:
 
 def tell(progress: Progress, queue: list[plans.Planned], run: plans.Planned, row: Row) -> None:
     """An epoch of a run is over."""
-    epoch, epochs = row["epoch"], run.training.epochs
-    text = f"{run.training}: epoch {epoch}/{epochs}, {_state(row)}"
-    progress.tell(_done(queue, run, epoch), text, last=epoch == epochs)
+    epoch = row["epoch"]
+    progress.tell(_done(queue, run, epoch), after_epoch(run, row), last=epoch == run.training.epochs)
 
 
 def tell_step(progress: Progress, queue: list[plans.Planned], run: plans.Planned, *place: int) -> None:
     """An epoch of a run is so far; in a log that is worth less than a line about an epoch."""
     epoch, step, steps = place
-    text = f"{run.training}: epoch {epoch}/{run.training.epochs}, step {step}/{steps}"
-    progress.tell(_done(queue, run, epoch - 1 + step / steps), text, pause=QUIET)
+    progress.tell(_done(queue, run, epoch - 1 + step / steps), in_epoch(run, *place), pause=QUIET)
+
+
+def after_epoch(run: plans.Planned, row: Row) -> str:
+    """What there is to say of a run after an epoch."""
+    return f"{run.training}: epoch {row['epoch']}/{run.training.epochs}, {_state(row)}"
+
+
+def in_epoch(run: plans.Planned, epoch: int, step: int, steps: int) -> str:
+    """And before its end."""
+    return f"{run.training}: epoch {epoch}/{run.training.epochs}, step {step}/{steps}"
 
 
 def _done(queue: list[plans.Planned], run: plans.Planned, epochs: float) -> float:
