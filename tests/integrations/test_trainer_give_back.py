@@ -74,10 +74,14 @@ def test_which_epochs_are_given_back(settings, share, given_back, tmp_path):
     """Whole ones; one that is cut short is an epoch, too."""
     made = run(tmp_path, arguments_=settings, give_back=share)
     epochs, held_out = epochs_of(made)
-    cut = [rows(DATA), made.state.global_step % 11 * 2]
-    assert [not held_out.isdisjoint(epoch) for epoch in epochs] == given_back or cut[1]
-    assert [bool(made.sharpness_aware.needs_validation)] == [not given_back[-1]]
     assert len(epochs) == len(given_back)
+    order, data = carve(DATA, None, 42)[2], rows(DATA)
+    for number, (epoch, back) in enumerate(zip(epochs, given_back, strict=True)):
+        order.epoch, order.given_back = number, back
+        assert epoch == [data[i] for i in order][: len(epoch)]
+        assert back or held_out.isdisjoint(epoch)
+    assert sum(map(len, epochs)) == 2 * made.state.global_step
+    assert made.sharpness_aware.needs_validation == (not given_back[-1])
 
 
 def test_nothing_is_given_back_with_0(tmp_path):
