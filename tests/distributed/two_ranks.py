@@ -49,6 +49,8 @@ class World:
         for process in self._processes:
             process.kill()
             process.join()
+        if self._folder is not None:
+            self._folder.cleanup()  # left to the collector, it warns in whatever test is the last
         self._processes, self._pipes, self._folder = [], [], None
 
     def _begin(self):
